@@ -1,0 +1,2 @@
+//! The `kubectl-berth` command.
+fn main() {}
