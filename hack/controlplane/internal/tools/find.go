@@ -1,0 +1,79 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Paths maps the name of a binary to where it is.
+type Paths map[string]string
+
+// Logf prints one line of progress.
+type Logf func(format string, args ...any)
+
+// Find locates every tool: KUBEBUILDER_ASSETS first, then PATH, then our cache, which is filled by building what is missing.
+// A binary found elsewhere is taken only if its version will do; a refusal is said, not silent.
+func Find(ctx context.Context, root string, log Logf) (Paths, error) {
+	paths := Paths{}
+	for _, spec := range Specs() {
+		pinned, err := spec.pinned(root)
+		if err != nil {
+			return nil, err
+		}
+		if path, ok := elsewhere(ctx, spec, pinned, log); ok {
+			paths[spec.Name] = path
+			continue
+		}
+		path, err := cached(ctx, root, spec, pinned, log)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", spec.Name, err)
+		}
+		paths[spec.Name] = path
+	}
+	return paths, nil
+}
+
+// elsewhere looks for a fitting binary that the user brought.
+func elsewhere(ctx context.Context, spec Spec, pinned Version, log Logf) (string, bool) {
+	for _, path := range candidates(spec.Name) {
+		found, err := ask(ctx, path, spec.VersionArgs)
+		switch {
+		case err != nil:
+			log("%s is passed over: %v", path, err)
+		case !spec.Accepts(found, pinned):
+			log("%s is passed over: it is %s, and %s is wanted", path, found, pinned)
+		default:
+			log("using %s (%s)", path, found)
+			return path, true
+		}
+	}
+	return "", false
+}
+
+func candidates(name string) []string {
+	var paths []string
+	if assets := os.Getenv("KUBEBUILDER_ASSETS"); assets != "" {
+		path := filepath.Join(assets, name)
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			paths = append(paths, path)
+		}
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+func ask(ctx context.Context, path string, args []string) (Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, args...).Output()
+	if err != nil {
+		return Version{}, fmt.Errorf("asking its version: %w", err)
+	}
+	return ParseVersion(string(out))
+}
