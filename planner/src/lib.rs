@@ -11,6 +11,7 @@
 pub mod ids;
 pub mod job;
 pub mod ledger;
+pub mod place;
 pub mod plan;
 pub mod policy;
 pub mod queue;

@@ -1,0 +1,19 @@
+//! Where: the best place of one job in a [`Room`](crate::room::Room) that does not change meanwhile.
+//!
+//! Fewest domains of the wanted level, then of the wider ones, then of the narrower ones; among equals the choice that
+//! breaks least free room over the job's life. It knows nothing of time beyond the room's window, of queues or of other
+//! jobs; a "no" is proved or says that the search stopped at its limit.
+
+mod ask;
+mod candidates;
+mod grow;
+mod layout;
+mod pack;
+mod quality;
+mod search;
+
+pub use ask::{Ask, Found, Loss, NoFit};
+pub use candidates::{Never, candidates, never_fits};
+pub use grow::{extend, replace};
+pub use quality::quality;
+pub use search::{fits, place};
