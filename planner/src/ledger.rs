@@ -1,25 +1,237 @@
-//! Capacity over time, and the scratch tables that keep planning proportional to what changed.
+//! Capacity over time: who holds what on each node and until when, with this plan's own decisions laid over it.
+//!
+//! The [`Ledger`] answers two kinds of question: what is free from now on for a length of time ([`NowRoom`], from slot
+//! counts kept up incrementally) and what is free during any later window ([`SpaceRoom`], built for one domain). It never
+//! copies the cluster: a plan's changes live in per-node deltas that vanish with it.
 
-use crate::ids::NodeIdx;
+mod counts;
+mod now_room;
+mod profile;
+mod space_room;
 
-/// Tables that only save work: slot counts per shape, kept up by the nodes touched since they were last used.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    /// Nodes touched since the start, in order; counts remember how far they have read.
-    pub(crate) log: Vec<NodeIdx>,
-    /// Raised by every reset: all tables made before it are void.
-    pub(crate) generation: u64,
+pub(crate) use counts::Scratch;
+pub(crate) use now_room::NowRoom;
+pub(crate) use profile::Profile;
+pub(crate) use space_room::SpaceRoom;
+
+use crate::ids::{JobIdx, NodeIdx, ShapeIdx};
+use crate::job::{JobSpec, Placement};
+use crate::state::{ClusterState, Snapshot};
+use crate::time::{Span, Time};
+use std::cell::RefMut;
+
+/// Why room is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HoldKind {
+    /// By pods that run.
+    Running,
+    /// By pods told to go.
+    Leaving,
+    /// By a reservation.
+    Reserved,
 }
 
-impl Scratch {
-    /// Notes that a node's free room changed.
-    pub(crate) fn touch(&mut self, node: NodeIdx) {
-        self.log.push(node);
+/// Room of one job on one node during a window of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Whose.
+    pub job: JobIdx,
+    /// Kind of pod.
+    pub shape: ShapeIdx,
+    /// Pods.
+    pub count: u32,
+    /// Since or from when; running pods hold since ever.
+    pub from: Time,
+    /// Until when it is promised to nobody else.
+    pub to: Time,
+    /// When it is expected to end (for placement only).
+    pub predicted: Time,
+    /// Why.
+    pub kind: HoldKind,
+}
+
+/// This plan's changes to one node.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    added: Vec<Hold>,
+    /// Jobs whose holds of one kind, as the state knows them, do not count any more.
+    removed: Vec<(JobIdx, HoldKind)>,
+}
+
+/// A moment's cluster with one plan's decisions laid over it.
+pub(crate) struct Ledger<'a> {
+    pub(crate) snapshot: Snapshot<'a>,
+    cycle: Span,
+    scratch: RefMut<'a, Scratch>,
+    changed: Vec<NodeIdx>,
+    /// Counts changes that made room; answers "does not fit" from before it are void.
+    pub(crate) loosened: u64,
+}
+
+impl<'a> Ledger<'a> {
+    pub(crate) fn open(snapshot: Snapshot<'a>, cycle: Span) -> Self {
+        let mut scratch = snapshot.state.scratch.borrow_mut();
+        scratch.sync(snapshot.state);
+        Self { snapshot, cycle, scratch, changed: Vec::new(), loosened: 0 }
     }
 
-    /// Voids all tables.
-    pub(crate) fn reset(&mut self) {
-        self.log.clear();
-        self.generation += 1;
+    pub(crate) fn state(&self) -> &'a ClusterState {
+        self.snapshot.state
     }
+
+    pub(crate) fn now(&self) -> Time {
+        self.snapshot.now
+    }
+
+    /// Adds a job's room on its nodes.
+    pub(crate) fn hold(
+        &mut self,
+        job: JobIdx,
+        spec: &JobSpec,
+        placement: &Placement,
+        kind: HoldKind,
+        window: (Time, Time),
+        predicted: Time,
+    ) {
+        for (node, role, count) in placement.by_node() {
+            let shape = spec.roles[usize::from(role)].shape;
+            let hold = Hold { job, shape, count, from: window.0, to: window.1, predicted, kind };
+            self.add(node, hold);
+        }
+    }
+
+    fn add(&mut self, node: NodeIdx, hold: Hold) {
+        let now = self.now();
+        let requests = self.state().shapes.get(hold.shape).requests.clone();
+        let scratch = &mut *self.scratch;
+        if hold.kind != HoldKind::Reserved {
+            scratch.add_free(node, &requests, -i64::from(hold.count));
+        }
+        let delta = scratch.delta(node);
+        if delta.added.is_empty() && delta.removed.is_empty() {
+            self.changed.push(node);
+        }
+        delta.added.push(hold);
+        scratch.change(node, self.snapshot, self.cycle, &hold, -1);
+        if hold.kind == HoldKind::Reserved {
+            scratch.booked.insert(node.0);
+        }
+        debug_assert!(hold.kind == HoldKind::Reserved || hold.from <= now, "only reservations start later");
+    }
+
+    /// Takes a job's room of one kind off its nodes, whether the state or this plan put it there.
+    pub(crate) fn release(&mut self, job: JobIdx, placement: &Placement, kind: HoldKind) {
+        self.loosened += 1;
+        for node in placement.nodes() {
+            let state = self.snapshot.state;
+            let scratch = &mut *self.scratch;
+            let delta = scratch.delta(node);
+            if delta.added.is_empty() && delta.removed.is_empty() {
+                self.changed.push(node);
+            }
+            let mut gone: Vec<Hold> = Vec::new();
+            delta.added.retain(|h| {
+                let hit = h.job == job && h.kind == kind;
+                if hit {
+                    gone.push(*h);
+                }
+                !hit
+            });
+            if !delta.removed.contains(&(job, kind)) {
+                let base = state.holds(node).iter().filter(|h| h.job == job && h.kind == kind);
+                gone.extend(base.copied());
+                delta.removed.push((job, kind));
+            }
+            for hold in &gone {
+                if hold.kind != HoldKind::Reserved {
+                    let requests = state.shapes.get(hold.shape).requests.clone();
+                    scratch.add_free(node, &requests, i64::from(hold.count));
+                }
+                scratch.change(node, self.snapshot, self.cycle, hold, 1);
+            }
+            scratch.rebook(node, state);
+        }
+    }
+
+    /// Everything that holds room on a node, this plan's view.
+    pub(crate) fn holds(&self, node: NodeIdx) -> impl Iterator<Item = Hold> + '_ {
+        effective_holds(self.snapshot.state, &self.scratch, node)
+    }
+
+    /// The least free amounts of a node during a window.
+    pub(crate) fn free_during(&mut self, node: NodeIdx, from: Time, to: Time) -> Vec<i64> {
+        let (snapshot, cycle) = (self.snapshot, self.cycle);
+        self.scratch.profile(snapshot, cycle, node).least(from, to)
+    }
+
+    /// When a node is predicted to be wholly free of what is on it at `from`.
+    pub(crate) fn wholly_free_at(&self, node: NodeIdx, from: Time) -> Time {
+        if from <= self.now() {
+            return self.scratch.wholly_free_at(self.snapshot, node);
+        }
+        let now = self.now();
+        let end = |h: &Hold| if h.predicted > now { h.predicted.min(h.to) } else { h.to };
+        self.holds(node).filter(|h| h.from <= from && end(h) > from).map(|h| end(&h)).max().unwrap_or(from)
+    }
+
+    /// Capacity of one node over time.
+    pub(crate) fn profile(&mut self, node: NodeIdx) -> &Profile {
+        let (snapshot, cycle) = (self.snapshot, self.cycle);
+        self.scratch.profile(snapshot, cycle, node)
+    }
+
+    /// Room from now until `end`, for pods of these shapes.
+    pub(crate) fn now_room(&mut self, shapes: &[ShapeIdx], end: Time) -> NowRoom<'_> {
+        NowRoom::open(self.snapshot, self.cycle, &mut self.scratch, shapes, end)
+    }
+
+    /// Upper bound of the pods of a shape that a domain holds now, whatever is reserved.
+    pub(crate) fn at_most(&mut self, domain: crate::ids::DomainIdx, shape: ShapeIdx) -> u64 {
+        self.scratch.table(self.snapshot.state, shape);
+        self.scratch.table_ref(shape).domain[domain.row()]
+    }
+
+    /// Room of one domain during any window.
+    pub(crate) fn space_room(
+        &mut self,
+        domain: crate::ids::DomainIdx,
+        shapes: &[ShapeIdx],
+        from: Time,
+        to: Time,
+    ) -> SpaceRoom<'a> {
+        SpaceRoom::open(self, domain, shapes, from, to)
+    }
+
+    /// When a hold is assumed to end: overdue ones one more cycle later, doubling.
+    pub(crate) fn assumed_end(to: Time, now: Time, cycle: Span) -> Time {
+        if to > now {
+            return to;
+        }
+        let mut wait = cycle.0.max(1);
+        while to.0.saturating_add(wait) <= now.0 {
+            wait = wait.saturating_mul(2);
+        }
+        Time(to.0.saturating_add(wait))
+    }
+}
+
+impl Drop for Ledger<'_> {
+    /// A plan's changes vanish with it.
+    fn drop(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        self.scratch.forget(&changed);
+    }
+}
+
+/// Holds of a node with a plan's delta laid over them.
+fn effective_holds<'s>(
+    state: &'s ClusterState,
+    scratch: &'s Scratch,
+    node: NodeIdx,
+) -> impl Iterator<Item = Hold> + 's {
+    let delta = scratch.deltas.get(node.row()).and_then(|d| d.as_deref());
+    let removed: &[(JobIdx, HoldKind)] = delta.map_or(&[], |d| &d.removed);
+    let added: &[Hold] = delta.map_or(&[], |d| &d.added);
+    let base = state.holds(node).iter().filter(move |h| !removed.contains(&(h.job, h.kind)));
+    base.chain(added).copied()
 }

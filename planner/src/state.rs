@@ -4,7 +4,8 @@
 //! mutation; [`ClusterState::audit`] recounts them from scratch and is asserted in tests.
 
 use crate::ids::{JobIdx, NodeIdx, QueueIdx};
-use crate::job::{Hold, Job, JobSpec, Leaving, Phase, Placement, Reservation, Running, Waiting};
+use crate::ledger::{Hold, HoldKind};
+use crate::job::{Job, JobSpec, Leaving, Phase, Placement, Reservation, Running, Waiting};
 use crate::plan::Action;
 use crate::queue::{Queue, QueueState, QuotaKey};
 use crate::resources::{Amounts, ResourceTable};
@@ -54,6 +55,7 @@ pub struct ClusterState {
     free_rows: Vec<JobIdx>,
     job_rows: BTreeMap<Arc<str>, JobIdx>,
     used: Vec<Amounts>,
+    holds: Vec<Vec<Hold>>,
     waiting: Vec<BTreeSet<RankKey>>,
     running: BTreeSet<JobIdx>,
     reserved: BTreeSet<JobIdx>,
@@ -118,6 +120,12 @@ impl ClusterState {
     #[must_use]
     pub fn used(&self, node: NodeIdx) -> &Amounts {
         &self.used[node.row()]
+    }
+
+    /// Who holds room on a node (running, leaving, reserved), by promised end.
+    #[must_use]
+    pub fn holds(&self, node: NodeIdx) -> &[Hold] {
+        &self.holds[node.row()]
     }
 
     /// Free amounts of a node now; zero in all when it takes no new pods. May be negative where others overfilled it.
@@ -350,7 +358,7 @@ impl ClusterState {
     }
 
     /// Sets or lifts what holds a waiting job back from outside.
-    pub fn set_hold(&mut self, job: JobIdx, hold: Option<Hold>) {
+    pub fn set_hold(&mut self, job: JobIdx, hold: Option<crate::job::Hold>) {
         if let Some(Job { phase: Phase::Waiting(waiting), .. }) = self.jobs[job.row()].as_mut() {
             waiting.hold = hold;
         }
@@ -551,10 +559,10 @@ impl ClusterState {
             for (node, role, count) in placement.by_node() {
                 let requests = &self.shapes.get(job.spec.roles[usize::from(role)].shape).requests;
                 self.used[node.row()].add(requests, i64::from(count) * times);
-                self.scratch.get_mut().touch(node);
             }
             self.count_seats(&job.spec, placement, &mut tally, times);
         }
+        self.count_holds(row, &job, add);
         let lineage: Vec<QueueIdx> = self.lineage(job.spec.queue).collect();
         for queue in lineage {
             for (key, amount) in &tally {
@@ -568,7 +576,25 @@ impl ClusterState {
         self.jobs[row.row()] = Some(job);
     }
 
+    fn count_holds(&mut self, row: JobIdx, job: &Job, add: bool) {
+        for (placement, kind, from, to, predicted) in job.windows() {
+            for (node, role, count) in placement.by_node() {
+                let shape = job.spec.roles[usize::from(role)].shape;
+                let holds = &mut self.holds[node.row()];
+                if add {
+                    let hold = Hold { job: row, shape, count, from, to, predicted, kind };
+                    let at = holds.partition_point(|h| h.to <= to);
+                    holds.insert(at, hold);
+                } else {
+                    holds.retain(|h| h.job != row);
+                }
+                self.scratch.get_mut().touch(node);
+            }
+        }
+    }
+
     fn recount(&mut self) {
+        self.holds = vec![Vec::new(); self.nodes.len()];
         self.used = vec![Amounts::default(); self.nodes.len()];
         for waiting in &mut self.waiting {
             waiting.clear();
@@ -633,6 +659,27 @@ impl Queue {
 }
 
 impl Job {
+    /// What it holds and when: placement, kind, from, to, predicted end.
+    fn windows(&self) -> Vec<(&Placement, HoldKind, Time, Time, Time)> {
+        let ever = Time(i64::MIN);
+        let mut all: Vec<_> =
+            self.shedding.iter().map(|(p, until)| (p, HoldKind::Leaving, ever, *until, *until)).collect();
+        match &self.phase {
+            Phase::Waiting(w) => {
+                all.extend(w.reservation.as_ref().map(|r| {
+                    let predicted = (r.start + self.spec.predicted()).min(r.end);
+                    (&r.placement, HoldKind::Reserved, r.start, r.end, predicted)
+                }));
+            }
+            Phase::Running(r) => {
+                let predicted = (r.started + self.spec.predicted()).min(r.ends);
+                all.push((&r.placement, HoldKind::Running, ever, r.ends, predicted));
+            }
+            Phase::Leaving(l) => all.push((&l.placement, HoldKind::Leaving, ever, l.gone_by, l.gone_by)),
+        }
+        all
+    }
+
     /// Every placement it mentions: held, reserved, remembered, being shed.
     fn placements(&self) -> Vec<&Placement> {
         let mut all: Vec<&Placement> = self.shedding.iter().map(|(p, _)| p).collect();

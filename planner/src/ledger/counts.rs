@@ -1,0 +1,255 @@
+//! Scratch tables that only save work: free rows, slot counts per shape up the tree, profiles. They follow a log of
+//! touched nodes, so that their cost grows with what changed and not with the cluster.
+
+use super::{Delta, Hold, HoldKind, Profile, effective_holds};
+use crate::ids::{DomainIdx, NodeIdx, ShapeIdx};
+use crate::resources::Amounts;
+use crate::state::{ClusterState, Snapshot};
+use crate::time::{Span, Time};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+/// How many pods of one shape fit on each node and in each domain now, whatever is reserved.
+#[derive(Debug, Default)]
+pub(crate) struct CountTable {
+    pub(crate) node: Vec<u32>,
+    pub(crate) domain: Vec<u64>,
+    /// Position in the log up to which it is true.
+    read: usize,
+}
+
+/// The scratch tables of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Nodes whose free row changed, in order.
+    log: Vec<NodeIdx>,
+    /// Nodes whose state changed outside plans since the last sync.
+    pending: Vec<NodeIdx>,
+    /// All tables are void.
+    void: bool,
+    stride: usize,
+    free: Vec<i64>,
+    tables: Vec<Option<CountTable>>,
+    profiles: Vec<Option<Profile>>,
+    wholly_free: Vec<Cell<Option<Time>>>,
+    pub(super) deltas: Vec<Option<Box<Delta>>>,
+    /// Nodes with a hold that starts later than now, or with a window of the admin.
+    pub(crate) booked: BTreeSet<u32>,
+}
+
+impl Scratch {
+    /// Notes that a node's room changed outside a plan.
+    pub(crate) fn touch(&mut self, node: NodeIdx) {
+        if !self.void {
+            self.pending.push(node);
+        }
+    }
+
+    /// Voids all tables.
+    pub(crate) fn reset(&mut self) {
+        self.void = true;
+        self.pending.clear();
+    }
+
+    /// Brings free rows and bookings up to the state.
+    pub(super) fn sync(&mut self, state: &ClusterState) {
+        let nodes = state.topology().node_count();
+        if self.void || self.stride != state.resources.len() || self.free.len() != nodes * state.resources.len() {
+            self.rebuild(state, nodes);
+            return;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        for node in pending {
+            self.refresh(node, state);
+        }
+        if self.log.len() > 4 * nodes + 1024 {
+            self.log.clear();
+            for table in &mut self.tables {
+                // A table that has read everything stays true; others are built anew when used.
+                *table = None;
+            }
+        }
+    }
+
+    fn rebuild(&mut self, state: &ClusterState, nodes: usize) {
+        *self = Self { stride: state.resources.len(), ..Self::default() };
+        self.free = vec![0; nodes * self.stride];
+        self.profiles = std::iter::repeat_with(|| None).take(nodes).collect();
+        self.wholly_free = vec![Cell::new(None); nodes];
+        self.deltas = std::iter::repeat_with(|| None).take(nodes).collect();
+        for row in 0..nodes {
+            self.refresh(NodeIdx::of(row), state);
+        }
+        self.log.clear();
+    }
+
+    fn refresh(&mut self, node: NodeIdx, state: &ClusterState) {
+        let free = state.free_now(node);
+        let start = node.row() * self.stride;
+        for (row, cell) in self.free[start..start + self.stride].iter_mut().enumerate() {
+            *cell = free.0.get(row).copied().unwrap_or(0);
+        }
+        let booked = !state.node(node).unavailable.is_empty()
+            || state.holds(node).iter().any(|h| h.kind == HoldKind::Reserved);
+        if booked {
+            self.booked.insert(node.0);
+        } else {
+            self.booked.remove(&node.0);
+        }
+        self.note(node, state);
+    }
+
+    /// A plan's change of a node: counts and profiles of it are void.
+    pub(super) fn note(&mut self, node: NodeIdx, _state: &ClusterState) {
+        self.log.push(node);
+        self.profiles[node.row()] = None;
+        self.wholly_free[node.row()].set(None);
+    }
+
+    /// A plan's change of one hold: sign -1 takes room, 1 gives it back. The profile follows instead of being void.
+    pub(super) fn change(&mut self, node: NodeIdx, snapshot: Snapshot<'_>, cycle: Span, hold: &Hold, sign: i64) {
+        if hold.kind != HoldKind::Reserved {
+            self.log.push(node);
+            self.wholly_free[node.row()].set(None);
+        }
+        if let Some(mut profile) = self.profiles[node.row()].take()
+            && profile.still_true_at(snapshot.now)
+            && profile.change(snapshot, cycle, node, hold, sign)
+        {
+            self.profiles[node.row()] = Some(profile);
+        }
+    }
+
+    pub(super) fn rebook(&mut self, node: NodeIdx, state: &ClusterState) {
+        let booked = !state.node(node).unavailable.is_empty()
+            || effective_holds(state, self, node).any(|h| h.kind == HoldKind::Reserved);
+        if booked {
+            self.booked.insert(node.0);
+        } else {
+            self.booked.remove(&node.0);
+        }
+    }
+
+    pub(super) fn add_free(&mut self, node: NodeIdx, requests: &Amounts, times: i64) {
+        let start = node.row() * self.stride;
+        for (resource, amount) in requests.iter() {
+            self.free[start + resource.row()] += amount * times;
+        }
+    }
+
+    pub(super) fn delta(&mut self, node: NodeIdx) -> &mut Delta {
+        self.deltas[node.row()].get_or_insert_with(Box::default)
+    }
+
+    /// Forgets a plan's changes.
+    pub(super) fn forget(&mut self, changed: &[NodeIdx]) {
+        for &node in changed {
+            self.deltas[node.row()] = None;
+            self.pending.push(node);
+        }
+    }
+
+    /// Free amounts of a node now.
+    pub(crate) fn free_row(&self, node: NodeIdx) -> &[i64] {
+        let start = node.row() * self.stride;
+        &self.free[start..start + self.stride]
+    }
+
+    /// Brings the slot counts of a shape up to date.
+    pub(super) fn table(&mut self, state: &ClusterState, shape: ShapeIdx) {
+        if self.tables.len() <= shape.row() {
+            self.tables.resize_with(shape.row() + 1, || None);
+        }
+        let known = self.tables[shape.row()].take();
+        let table = match known {
+            Some(table) => self.caught_up(state, shape, table),
+            None => self.counted(state, shape),
+        };
+        self.tables[shape.row()] = Some(table);
+    }
+
+    /// Slot counts of a shape that [`Scratch::table`] has brought up to date.
+    pub(super) fn table_ref(&self, shape: ShapeIdx) -> &CountTable {
+        self.tables[shape.row()].as_ref().expect("the table was just brought up to date")
+    }
+
+    fn count(&self, state: &ClusterState, shape: ShapeIdx, node: NodeIdx) -> u32 {
+        let node_state = state.node(node);
+        let shape = state.shapes.get(shape);
+        if node_state.closed || node_state.lost || !shape.eligible.contains(node) {
+            return 0;
+        }
+        shape.requests.times_in(self.free_row(node))
+    }
+
+    fn counted(&self, state: &ClusterState, shape: ShapeIdx) -> CountTable {
+        let topology = state.topology();
+        let nodes = topology.node_count();
+        let mut table =
+            CountTable { node: vec![0; nodes], domain: vec![0; topology.domains().len()], read: self.log.len() };
+        for row in 0..nodes {
+            let node = NodeIdx::of(row);
+            let count = self.count(state, shape, node);
+            table.node[row] = count;
+            table.domain[topology.innermost(node).row()] += u64::from(count);
+        }
+        for row in (0..table.domain.len()).rev() {
+            if let Some(parent) = topology.domain(DomainIdx::of(row)).parent {
+                table.domain[parent.row()] += table.domain[row];
+            }
+        }
+        table
+    }
+
+    fn caught_up(&self, state: &ClusterState, shape: ShapeIdx, mut table: CountTable) -> CountTable {
+        let topology = state.topology();
+        for &node in &self.log[table.read..] {
+            let count = self.count(state, shape, node);
+            let old = std::mem::replace(&mut table.node[node.row()], count);
+            if old == count {
+                continue;
+            }
+            let mut at = Some(topology.innermost(node));
+            while let Some(domain) = at {
+                let cell = &mut table.domain[domain.row()];
+                *cell = *cell + u64::from(count) - u64::from(old);
+                at = topology.domain(domain).parent;
+            }
+        }
+        table.read = self.log.len();
+        table
+    }
+
+    /// Capacity of one node over time.
+    pub(super) fn profile(&mut self, snapshot: Snapshot<'_>, cycle: Span, node: NodeIdx) -> &Profile {
+        let stale = self.profiles[node.row()].as_ref().is_none_or(|p| !p.still_true_at(snapshot.now));
+        if stale {
+            let holds: Vec<Hold> = effective_holds(snapshot.state, self, node).collect();
+            let profile = Profile::build(snapshot, cycle, node, self.stride, &holds);
+            self.profiles[node.row()] = Some(profile);
+        }
+        self.profiles[node.row()].as_ref().expect("just built")
+    }
+
+    /// When a node is predicted to be wholly free of what runs on it now.
+    pub(super) fn wholly_free_at(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> Time {
+        if let Some(known) = self.wholly_free[node.row()].get() {
+            return known;
+        }
+        let state = snapshot.state;
+        let foreign_device = state.node(node).foreign.iter().any(|(resource, amount)| {
+            amount > 0 && !matches!(state.resources.name(resource), "pods" | "cpu" | "memory" | "ephemeral-storage")
+        });
+        let at = if foreign_device {
+            Time::NEVER
+        } else {
+            effective_holds(state, self, node)
+                .filter(|h| h.from <= snapshot.now)
+                .map(|h| if h.predicted > snapshot.now { h.predicted } else { h.to })
+                .max()
+                .unwrap_or(Time(i64::MIN))
+        };
+        self.wholly_free[node.row()].set(Some(at));
+        at
+    }
+}
