@@ -19,6 +19,7 @@ pub mod reason;
 pub mod resources;
 pub mod room;
 pub mod shape;
+pub mod share;
 pub mod state;
 pub mod time;
 pub mod topology;

@@ -3,11 +3,11 @@
 //! Invariant: every table derived here (used room, waiting order, use of queues) agrees with the jobs' phases after each
 //! mutation; [`ClusterState::audit`] recounts them from scratch and is asserted in tests.
 
-use crate::ids::{JobIdx, NodeIdx, QueueIdx};
-use crate::ledger::{Hold, HoldKind};
+use crate::ids::{JobIdx, NodeIdx, PoolIdx, QueueIdx, ResourceIdx};
 use crate::job::{Job, JobSpec, Leaving, Phase, Placement, Reservation, Running, Waiting};
+use crate::ledger::{Hold, HoldKind};
 use crate::plan::Action;
-use crate::queue::{Queue, QueueState, QuotaKey};
+use crate::queue::{Decayed, Queue, QueueState, QuotaKey};
 use crate::resources::{Amounts, ResourceTable};
 use crate::shape::ShapeTable;
 use crate::time::Time;
@@ -61,6 +61,8 @@ pub struct ClusterState {
     reserved: BTreeSet<JobIdx>,
     queue_use: Vec<Tally>,
     queue_running: Vec<u32>,
+    totals: Tally,
+    usable: Tally,
     freed: bool,
     /// Scratch tables that only save work; never part of the state's meaning.
     pub(crate) scratch: RefCell<crate::ledger::Scratch>,
@@ -216,6 +218,18 @@ impl ClusterState {
         &self.reserved
     }
 
+    /// Allocatable of all registered nodes, usable or not: what shares are fractions of.
+    #[must_use]
+    pub fn totals(&self) -> &Tally {
+        &self.totals
+    }
+
+    /// What nodes that take pods have beside other people's pods: allocatable less foreign, neither closed nor lost.
+    #[must_use]
+    pub fn usable(&self) -> &Tally {
+        &self.usable
+    }
+
     /// Whether room came free that no promise counted on (an early end, a new node, a dropped reservation) since
     /// [`ClusterState::planned`] was last called.
     #[must_use]
@@ -234,6 +248,43 @@ impl ClusterState {
                 *tally.entry(QuotaKey { pool: Some(pool), resource }).or_default() += amount;
             }
         }
+    }
+
+    /// What a job's floor counts for in quotas: plain keys, and a pool's if no role may run anywhere else.
+    #[must_use]
+    pub fn floor_tally(&self, spec: &JobSpec) -> Tally {
+        let pool = self.only_pool(spec);
+        let mut tally = Tally::new();
+        for role in &spec.roles {
+            for (resource, amount) in self.shapes.get(role.shape).requests.iter() {
+                let amount = amount * i64::from(role.floor);
+                *tally.entry(QuotaKey { pool: None, resource }).or_default() += amount;
+                if pool.is_some() {
+                    *tally.entry(QuotaKey { pool, resource }).or_default() += amount;
+                }
+            }
+        }
+        tally
+    }
+
+    /// The one pool that all roles of a job are confined to by their selectors, if there is one.
+    fn only_pool(&self, spec: &JobSpec) -> Option<PoolIdx> {
+        let pools = self.topology.pools();
+        if pools.len() < 2 {
+            return pools.first().map(|_| PoolIdx(0));
+        }
+        let mut only = None;
+        for role in &spec.roles {
+            let eligible = &self.shapes.get(role.shape).eligible;
+            for (row, pool) in pools.iter().enumerate() {
+                if self.topology.domain(pool.root).node_range().any(|n| eligible.contains(n))
+                    && *only.get_or_insert(row) != row
+                {
+                    return None;
+                }
+            }
+        }
+        only.map(PoolIdx::of)
     }
 
     // --- nodes and shapes ---
@@ -271,6 +322,7 @@ impl ClusterState {
         self.topology = Arc::new(topology);
         self.nodes = states;
         self.node_rows = rows;
+        self.recount_nodes();
         self.recount();
         self.freed = true;
         self.scratch.get_mut().reset();
@@ -278,7 +330,9 @@ impl ClusterState {
 
     /// Replaces one node's own state.
     pub fn set_node(&mut self, node: NodeIdx, state: NodeState) {
+        self.count_node(node, -1);
         let old = std::mem::replace(&mut self.nodes[node.row()], state);
+        self.count_node(node, 1);
         let new = &self.nodes[node.row()];
         let gained = (old.closed && !new.closed)
             || (old.lost && !new.lost)
@@ -362,6 +416,26 @@ impl ClusterState {
         if let Some(Job { phase: Phase::Waiting(waiting), .. }) = self.jobs[job.row()].as_mut() {
             waiting.hold = hold;
         }
+    }
+
+    /// Notes a job's private start. No room changes hands by it.
+    pub fn set_private_start(&mut self, job: JobIdx, start: Option<Time>) {
+        match self.jobs[job.row()].as_mut().map(|j| &mut j.phase) {
+            Some(Phase::Waiting(w)) => w.private_start = start,
+            Some(Phase::Running(r)) => r.private_start = start,
+            Some(Phase::Leaving(_)) | None => {}
+        }
+    }
+
+    /// Replaces what is remembered of a queue's decayed use. No room changes hands by it.
+    pub fn set_decayed(
+        &mut self,
+        queue: QueueIdx,
+        decayed: BTreeMap<ResourceIdx, Decayed>,
+        users: BTreeMap<Arc<str>, BTreeMap<ResourceIdx, Decayed>>,
+    ) {
+        let row = &mut self.queues[queue.row()];
+        (row.decayed, row.users) = (decayed, users);
     }
 
     /// A stopped job's pods are gone: it waits again, with its first submission time.
@@ -593,6 +667,30 @@ impl ClusterState {
         }
     }
 
+    fn count_node(&mut self, node: NodeIdx, times: i64) {
+        let pool = self.topology.pool_of(node);
+        let state = &self.nodes[node.row()];
+        let tally = |to: &mut Tally, amounts: &Amounts, times: i64| {
+            for (resource, amount) in amounts.iter() {
+                *to.entry(QuotaKey { pool: None, resource }).or_default() += amount * times;
+                *to.entry(QuotaKey { pool: Some(pool), resource }).or_default() += amount * times;
+            }
+        };
+        tally(&mut self.totals, &state.allocatable, times);
+        if !state.closed && !state.lost {
+            tally(&mut self.usable, &state.allocatable, times);
+            tally(&mut self.usable, &state.foreign, -times);
+        }
+    }
+
+    fn recount_nodes(&mut self) {
+        self.totals.clear();
+        self.usable.clear();
+        for row in 0..self.nodes.len() {
+            self.count_node(NodeIdx::of(row), 1);
+        }
+    }
+
     fn recount(&mut self) {
         self.holds = vec![Vec::new(); self.nodes.len()];
         self.used = vec![Amounts::default(); self.nodes.len()];
@@ -639,6 +737,11 @@ impl ClusterState {
         }
         if running != self.queue_running {
             return Err("queue_running");
+        }
+        let (totals, usable) = (self.totals.clone(), self.usable.clone());
+        self.recount_nodes();
+        if nonzero(&totals) != nonzero(&self.totals) || nonzero(&usable) != nonzero(&self.usable) {
+            return Err("totals");
         }
         if waiting != self.waiting {
             return Err("waiting");
@@ -705,6 +808,18 @@ impl Job {
             Phase::Leaving(l) => all.push(&mut l.placement),
         }
         all
+    }
+
+    /// The placements whose room it holds: running or leaving, and surplus being shed.
+    #[must_use]
+    pub fn held(&self) -> Vec<&Placement> {
+        let mut held: Vec<&Placement> = self.shedding.iter().map(|(p, _)| p).collect();
+        match &self.phase {
+            Phase::Waiting(_) => {}
+            Phase::Running(r) => held.push(&r.placement),
+            Phase::Leaving(l) => held.push(&l.placement),
+        }
+        held
     }
 
     /// The phase of a job that only waits.

@@ -89,8 +89,8 @@ impl Scratch {
         for (row, cell) in self.free[start..start + self.stride].iter_mut().enumerate() {
             *cell = free.0.get(row).copied().unwrap_or(0);
         }
-        let booked = !state.node(node).unavailable.is_empty()
-            || state.holds(node).iter().any(|h| h.kind == HoldKind::Reserved);
+        let booked =
+            !state.node(node).unavailable.is_empty() || state.holds(node).iter().any(|h| h.kind == HoldKind::Reserved);
         if booked {
             self.booked.insert(node.0);
         } else {

@@ -55,8 +55,15 @@ impl Profile {
             }
         }
         changes.sort_unstable_by_key(|&(time, row, sign)| (time, -sign, row));
-        let mut profile =
-            Self { built: now, holds_until, stride, points: vec![now], free: base.clone(), drops: Vec::new(), first_booking };
+        let mut profile = Self {
+            built: now,
+            holds_until,
+            stride,
+            points: vec![now],
+            free: base.clone(),
+            drops: Vec::new(),
+            first_booking,
+        };
         let open = !node_state.closed && !node_state.lost;
         for (time, row, sign) in changes {
             let hold = &holds[row];
@@ -81,7 +88,14 @@ impl Profile {
     }
 
     /// Follows the change of one hold; false if it must be built anew instead.
-    pub(super) fn change(&mut self, snapshot: Snapshot<'_>, cycle: Span, node: NodeIdx, hold: &Hold, sign: i64) -> bool {
+    pub(super) fn change(
+        &mut self,
+        snapshot: Snapshot<'_>,
+        cycle: Span,
+        node: NodeIdx,
+        hold: &Hold,
+        sign: i64,
+    ) -> bool {
         let node_state = snapshot.state.node(node);
         if node_state.closed || node_state.lost || !node_state.unavailable.is_empty() || self.built != snapshot.now {
             return false;
@@ -250,7 +264,6 @@ impl Profile {
         }
         least
     }
-
 }
 
 fn add(cells: &mut [i64], amounts: &Amounts, times: i64) {

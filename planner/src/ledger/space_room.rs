@@ -24,13 +24,7 @@ pub(crate) struct SpaceRoom<'a> {
 }
 
 impl<'a> SpaceRoom<'a> {
-    pub(super) fn open(
-        ledger: &mut Ledger<'a>,
-        domain: DomainIdx,
-        shapes: &[ShapeIdx],
-        from: Time,
-        to: Time,
-    ) -> Self {
+    pub(super) fn open(ledger: &mut Ledger<'a>, domain: DomainIdx, shapes: &[ShapeIdx], from: Time, to: Time) -> Self {
         let snapshot = ledger.snapshot;
         let state = snapshot.state;
         let nodes = state.topology().domain(domain).nodes.clone();
