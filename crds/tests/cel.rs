@@ -399,7 +399,7 @@ fn every_rule_of_a_queue() {
     for (guarantee, limit) in [(json!("129"), json!(128)), (json!(129), json!("128")), (json!("1k"), json!("999"))] {
         queues.refuses(
             &[("/spec/guarantee/nvidia.com~1gpu", guarantee), ("/spec/limit/nvidia.com~1gpu", limit)],
-            "spec.guarantee is above spec.limit for one of cpu, nvidia.com/gpu: lower the guarantee, or raise the limit",
+            "spec.guarantee of nvidia.com/gpu is above spec.limit: lower the guarantee, or raise the limit",
         );
     }
     queues.refuses(

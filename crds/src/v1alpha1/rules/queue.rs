@@ -24,7 +24,9 @@ pub(crate) fn guarantee_within_limit() -> Rule {
     let over = "k in self.limit && quantity(string(self.guarantee[k])).isGreaterThan(quantity(string(self.limit[k])))";
     rule(
         format!("!has(self.guarantee) || !has(self.limit) || self.guarantee.all(k, !({over}))"),
-        "'spec.guarantee is above spec.limit for one of ' + self.guarantee.filter(k, k in self.limit).join(', ') + ': lower the guarantee, or raise the limit'",
+        format!(
+            "'spec.guarantee of ' + self.guarantee.filter(k, {over})[0] + ' is above spec.limit: lower the guarantee, or raise the limit'"
+        ),
         ".guarantee",
     )
 }
