@@ -306,4 +306,28 @@ pub struct Job {
     pub shedding: Vec<(Placement, Time)>,
     /// Why its last reservation was dropped or moved, for the report.
     pub last_cause: Option<Cause>,
+    /// Number of its placement class: jobs of one class fit exactly the same places.
+    pub class: u32,
+}
+
+/// What decides where a job fits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlacementClass {
+    roles: Vec<(ShapeIdx, u32, u32, Option<Slice>)>,
+    required: Option<Arc<str>>,
+    preferred: Option<Arc<str>>,
+    communication: Communication,
+}
+
+impl JobSpec {
+    /// The class that the job belongs to.
+    #[must_use]
+    pub fn placement_class(&self) -> PlacementClass {
+        PlacementClass {
+            roles: self.roles.iter().map(|r| (r.shape, r.floor, r.replicas, r.slice.clone())).collect(),
+            required: self.locality.required.clone(),
+            preferred: self.locality.preferred.clone(),
+            communication: self.communication,
+        }
+    }
 }

@@ -202,6 +202,29 @@ impl<'a> Ledger<'a> {
         SpaceRoom::open(self, domain, shapes, from, to)
     }
 
+    /// Fewest domains of the wanted level that a job of this class could have on the empty cluster (1 if it never fits).
+    pub(crate) fn best_domains(&mut self, class: u32, spec: &JobSpec, search_limit: u32) -> u32 {
+        if let Some(&known) = self.scratch.best_domains.get(&class) {
+            return known;
+        }
+        let state = self.state();
+        let free = state.nodes().iter().map(|n| n.allocatable.clone()).collect();
+        let room = crate::room::FixedRoom::new(state.topology(), &state.shapes, free);
+        let sizes: Vec<u32> = spec.roles.iter().map(|r| r.floor).collect();
+        let ask = crate::place::Ask {
+            spec,
+            sizes: &sizes,
+            start: Time::ZERO,
+            predicted_end: Time::ZERO,
+            most_domains: None,
+            search_limit,
+            within: None,
+        };
+        let best = crate::place::place(&room, &ask).map_or(1, |found| found.domains);
+        self.scratch.best_domains.insert(class, best);
+        best
+    }
+
     /// When a hold is assumed to end: overdue ones one more cycle later, doubling.
     pub(crate) fn assumed_end(to: Time, now: Time, cycle: Span) -> Time {
         if to > now {

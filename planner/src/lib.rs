@@ -8,7 +8,7 @@
 //! [`state::ClusterState::at`] lends it as a [`state::Snapshot`]; `plan` answers with a [`plan::Plan`];
 //! `check` judges that plan by other means before anybody acts on it.
 
-pub mod check;
+mod cycle;
 pub mod ids;
 pub mod job;
 pub mod ledger;
@@ -25,5 +25,6 @@ pub mod state;
 pub mod time;
 pub mod topology;
 
+pub use cycle::plan;
 pub use ids::{DomainIdx, JobIdx, NodeIdx, PoolIdx, QueueIdx, ResourceIdx, ShapeIdx};
 pub use time::{Span, Time};

@@ -124,6 +124,8 @@ pub enum Action {
         to: Option<(Time, Time, Placement)>,
         /// Why, if it is later, dropped, or in another domain.
         cause: Option<Cause>,
+        /// Victims that make room for it where it is now (each has its own Stop or Resize in the same plan).
+        clears: Vec<JobIdx>,
     },
     /// Tell a running job to go (with its grace).
     Stop {

@@ -23,6 +23,8 @@ pub struct Policy {
     pub preemption: bool,
     /// Whether queues' private schedules are carried along (law 10).
     pub private_schedules: bool,
+    /// Whether to give every waiting job its reason; a replay that reads none saves the work.
+    pub explain: bool,
     /// Replays only: jobs take the first fitting nodes in row order, or pseudo-random ones by this seed, instead of the
     /// topology's choice.
     pub placement: PlacementRule,
@@ -53,6 +55,7 @@ impl Policy {
             search_limit: 20_000,
             preemption: true,
             private_schedules: true,
+            explain: true,
             placement: PlacementRule::Topology,
         }
     }

@@ -4,7 +4,7 @@
 //! mutation; [`ClusterState::audit`] recounts them from scratch and is asserted in tests.
 
 use crate::ids::{JobIdx, NodeIdx, PoolIdx, QueueIdx, ResourceIdx};
-use crate::job::{Job, JobSpec, Leaving, Phase, Placement, Reservation, Running, Waiting};
+use crate::job::{Job, JobSpec, Leaving, Phase, Placement, PlacementClass, Reservation, Running, Waiting};
 use crate::ledger::{Hold, HoldKind};
 use crate::plan::Action;
 use crate::queue::{Decayed, Queue, QueueState, QuotaKey};
@@ -53,6 +53,7 @@ pub struct ClusterState {
     queue_rows: BTreeMap<Arc<str>, QueueIdx>,
     jobs: Vec<Option<Job>>,
     free_rows: Vec<JobIdx>,
+    classes: BTreeMap<PlacementClass, u32>,
     job_rows: BTreeMap<Arc<str>, JobIdx>,
     used: Vec<Amounts>,
     holds: Vec<Vec<Hold>>,
@@ -378,7 +379,9 @@ impl ClusterState {
 
     /// Adds a job. One with the same key must be gone.
     pub fn add_job(&mut self, spec: JobSpec, queued_at: Time, sequence: u64, phase: Phase) -> JobIdx {
-        let job = Job { spec: Arc::new(spec), queued_at, sequence, phase, shedding: Vec::new(), last_cause: None };
+        let class = self.class_of(&spec);
+        let job =
+            Job { spec: Arc::new(spec), queued_at, sequence, phase, shedding: Vec::new(), last_cause: None, class };
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.jobs.push(None);
             JobIdx::of(self.jobs.len() - 1)
@@ -404,11 +407,23 @@ impl ClusterState {
         self.note_release(job, now);
         self.count(job, -1);
         if let Some(there) = self.jobs[job.row()].as_mut() {
-            let key = there.spec.key.clone();
+            let before = there.spec.clone();
             change(there);
-            debug_assert_eq!(key, there.spec.key, "a job keeps its key");
+            debug_assert_eq!(before.key, there.spec.key, "a job keeps its key");
+            let after = there.spec.clone();
+            if !Arc::ptr_eq(&before, &after) {
+                let class = self.class_of(&after);
+                if let Some(there) = self.jobs[job.row()].as_mut() {
+                    there.class = class;
+                }
+            }
         }
         self.count(job, 1);
+    }
+
+    fn class_of(&mut self, spec: &JobSpec) -> u32 {
+        let next = u32::try_from(self.classes.len()).expect("less than 2^32 kinds of jobs");
+        *self.classes.entry(spec.placement_class()).or_insert(next)
     }
 
     /// Sets or lifts what holds a waiting job back from outside.
@@ -502,7 +517,15 @@ impl ClusterState {
                     clearing: !clears.is_empty(),
                 }),
             ),
-            Action::Move { job, to, cause, from } => self.apply_move(*job, *from, to.as_ref(), cause.as_ref(), now),
+            Action::Move { job, to, cause, from, clears } => {
+                self.apply_move(*job, *from, to.as_ref(), cause.as_ref(), now);
+                if !clears.is_empty()
+                    && let Some(Job { phase: Phase::Waiting(w), .. }) = self.jobs[job.row()].as_mut()
+                    && let Some(reservation) = w.reservation.as_mut()
+                {
+                    reservation.clearing = true;
+                }
+            }
             Action::Stop { job, by, .. } => {
                 let taker = *by;
                 self.update_job(*job, now, |j| {

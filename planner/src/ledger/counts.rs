@@ -7,7 +7,7 @@ use crate::resources::Amounts;
 use crate::state::{ClusterState, Snapshot};
 use crate::time::{Span, Time};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many pods of one shape fit on each node and in each domain now, whatever is reserved.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub(crate) struct Scratch {
     pub(super) deltas: Vec<Option<Box<Delta>>>,
     /// Nodes with a hold that starts later than now, or with a window of the admin.
     pub(crate) booked: BTreeSet<u32>,
+    /// Per class of jobs, fewest domains on the empty cluster.
+    pub(crate) best_domains: BTreeMap<u32, u32>,
 }
 
 impl Scratch {
@@ -48,6 +50,7 @@ impl Scratch {
     /// Voids all tables.
     pub(crate) fn reset(&mut self) {
         self.void = true;
+        self.best_domains.clear();
         self.pending.clear();
     }
 

@@ -1,0 +1,166 @@
+//! Surplus: queues that give room back, and elastic gangs that grow into what nobody else wants.
+
+use super::victims::one_step_less;
+use super::{Cycle, Fate};
+use crate::ids::{DomainIdx, JobIdx, QueueIdx};
+use crate::job::{Communication, JobSpec, Placement, Seat};
+use crate::plan::StopCause;
+use crate::queue::QueueState;
+use crate::time::{Span, Time};
+use crate::topology::Depth;
+
+impl Cycle<'_> {
+    /// Step 3 of the cycle: draining queues stop jobs at their checkpoints; over a limit that was cut, surplus goes.
+    pub(super) fn give_back(&mut self) {
+        let holding: Vec<JobIdx> = self.state().holding().iter().copied().collect();
+        for job in holding {
+            self.drain(job);
+            self.shrink_to_limit(job);
+        }
+    }
+
+    fn drain(&mut self, job: JobIdx) {
+        let there = self.job(job);
+        let Some(running) = there.running() else { return };
+        if self.fates.contains_key(&job) {
+            return;
+        }
+        let draining =
+            self.state().lineage(there.spec.queue).any(|q| self.state().queue(q).state == QueueState::Draining);
+        let Some(every) = there.spec.checkpoint_every.filter(|e| draining && *e > Span::ZERO) else { return };
+        let ran = self.now().since(running.started).0;
+        let since = ran % every.0;
+        if ran > 0 && since < self.policy.cycle.0.max(1) {
+            self.stop(job, StopCause::Drained, None);
+        } else {
+            self.wake_at(Time(self.now().0 + every.0 - since));
+        }
+    }
+
+    fn shrink_to_limit(&mut self, job: JobIdx) {
+        let spec = self.spec(job);
+        if !spec.is_elastic() || !spec.resizable || self.job(job).running().is_none_or(|r| r.settling) {
+            return;
+        }
+        while let Some(seats) = self.seats(job)
+            && self.over_its_limit(spec.queue)
+            && let Some(less) = one_step_less(&spec, &seats)
+        {
+            self.resize(job, less, None);
+        }
+    }
+
+    fn over_its_limit(&self, queue: QueueIdx) -> bool {
+        self.state().lineage(queue).any(|q| {
+            let used = self.shares.used(q);
+            self.state().queue(q).limit.iter().any(|(key, most)| used.get(key).is_some_and(|u| u > most))
+        })
+    }
+
+    /// Step 5 of the cycle: one step a round for each gang that can, best rank first, until nobody grows.
+    pub(super) fn grow(&mut self) {
+        let mut growing: Vec<JobIdx> = Vec::new();
+        for (row, job) in self.state().jobs() {
+            if job.spec.is_elastic() && self.may_grow(row) {
+                growing.push(row);
+            }
+        }
+        growing.sort_by(|a, b| self.rank(*a).cmp(&self.rank(*b)));
+        while !growing.is_empty() {
+            growing.retain(|job| self.grow_one(*job));
+        }
+    }
+
+    fn may_grow(&mut self, job: JobIdx) -> bool {
+        let spec = self.spec(job);
+        match self.fates.get(&job) {
+            Some(Fate::Started { .. }) => true,
+            Some(_) => false,
+            None => {
+                let Some(running) = self.job(job).running() else { return false };
+                if !spec.resizable || running.settling || !running.lost.is_empty() {
+                    return false;
+                }
+                if spec.replicas() as usize == running.placement.len() {
+                    return false;
+                }
+                let next = running.resized + self.policy.resize_interval;
+                if next > self.now() && running.resized > running.started {
+                    self.wake_at(next);
+                    return false;
+                }
+                true
+            }
+        }
+    }
+
+    /// One step more of the first role that has room; false if none has.
+    fn grow_one(&mut self, job: JobIdx) -> bool {
+        let spec = self.spec(job);
+        let Some(seats) = self.seats(job) else { return false };
+        if self.state().lineage(spec.queue).any(|q| self.state().queue(q).state != QueueState::Open) {
+            return false;
+        }
+        for row in 0..spec.roles.len() {
+            if let Some(grown) = self.one_step_more(job, &spec, &seats, row) {
+                self.resize(job, grown, None);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn one_step_more(&mut self, job: JobIdx, spec: &JobSpec, seats: &Placement, row: usize) -> Option<Placement> {
+        let role = &spec.roles[row];
+        let step = role.step();
+        if seats.count(row) + step > role.replicas {
+            return None;
+        }
+        let scope = self.growth_scope(spec, seats);
+        let mut shapes: Vec<_> = spec.roles.iter().map(|r| r.shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        let end = self.ends(job);
+        let nodes = {
+            let room = self.ledger.now_room(&shapes, end);
+            crate::place::extend(&room, spec, seats, row, step, scope)?
+        };
+        let mut free_indexes =
+            (0..role.replicas).filter(|i| !seats.seats.iter().any(|s| usize::from(s.role) == row && s.index == *i));
+        let mut grown = seats.clone();
+        let mut more = Placement::default();
+        for node in nodes {
+            let index = free_indexes.next()?;
+            let seat = Seat { role: u8::try_from(row).expect("at most 16 roles"), index, node };
+            grown.seats.push(seat);
+            more.seats.push(seat);
+        }
+        grown.seats.sort_unstable();
+        let tally = self.tally(spec, &more);
+        self.shares.growth_left(spec.queue, &tally).ok()?;
+        if !spec.preemptible {
+            self.shares.within_guarantee(spec.queue, &tally).ok()?;
+        }
+        let window = if end.is_never() { Span::FOREVER } else { end.since(self.now()) };
+        // maxRunningJobs is not touched by growth, so the book is asked with the job itself set aside.
+        let before = self.tally(spec, seats);
+        let after = self.tally(spec, &grown);
+        let state = self.state();
+        self.quota.remove(state, spec.queue, Time(i64::MIN), end, &before);
+        let fits = self.quota.fits(state, spec.queue, &after, window, self.snapshot.now);
+        self.quota.add(state, spec.queue, Time(i64::MIN), end, &before);
+        fits.then_some(grown)
+    }
+
+    /// Growth stays in the domain of the required level in use, else in the pool; `Independent` gangs may go anywhere.
+    fn growth_scope(&self, spec: &JobSpec, seats: &Placement) -> Option<DomainIdx> {
+        let topology = self.state().topology();
+        let first = seats.seats.first()?.node;
+        let pool = topology.pool(topology.pool_of(first));
+        match &spec.locality.required {
+            Some(level) => topology.domain_at(first, pool.depth_of(level)?.min(pool.narrowest())),
+            None if spec.communication == Communication::Independent => None,
+            None => topology.domain_at(first, Depth::ROOT),
+        }
+    }
+}

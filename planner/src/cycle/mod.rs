@@ -1,0 +1,367 @@
+//! One planning cycle: the only code with the control flow of a plan, as numbered steps.
+
+mod earliest;
+mod grow;
+mod promises;
+mod quota_time;
+mod reasons;
+mod repair;
+mod serve;
+mod start;
+mod victims;
+
+use crate::ids::{DomainIdx, JobIdx, PoolIdx, QueueIdx, ShapeIdx};
+use crate::job::{Job, JobSpec, Placement, Reservation};
+use crate::ledger::{HoldKind, Ledger};
+use crate::plan::{Action, Cause, Plan, StopCause};
+use crate::policy::Policy;
+use crate::queue::QuotaKey;
+use crate::share::{Shares, Users};
+use crate::state::{ClusterState, Snapshot, Tally};
+use crate::time::{Span, Time};
+use quota_time::QuotaBook;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Plans one moment of a cluster.
+///
+/// Pure and deterministic: the same snapshot and policy give the same plan. Apply its actions in order
+/// ([`ClusterState::apply`]), then call [`ClusterState::planned`]; planning again then changes nothing.
+pub fn plan(snapshot: &Snapshot<'_>, policy: &Policy) -> Plan {
+    let mut cycle = Cycle::open(*snapshot, policy);
+    // 1. Promises first: what was written stands, or moves with a cause.
+    cycle.keep_promises();
+    // 2. Those who lost members, before new work.
+    cycle.repair();
+    // 3. Queues that give room back: draining ones, and those over a limit that was cut.
+    cycle.give_back();
+    // 4. Floors of all waiting jobs, best job of the best queue first: start, clear room, reserve, or wait.
+    cycle.serve();
+    // 5. Surplus, one slice a round, last.
+    cycle.grow();
+    // 6. When to look again though nothing happens.
+    cycle.close()
+}
+
+/// What this plan does to a job.
+#[derive(Clone, Debug)]
+enum Fate {
+    /// Starts; row of the action.
+    Started { row: usize, placement: Placement, ends: Time },
+    /// Told to stop.
+    Stopping,
+    /// Runs on with other seats; row of the action.
+    Resized { row: Option<usize>, placement: Placement },
+    /// Holds this reservation from now on (none: lost it).
+    Promised(Option<Reservation>),
+}
+
+/// The working state of one plan.
+pub(crate) struct Cycle<'a> {
+    snapshot: Snapshot<'a>,
+    policy: &'a Policy,
+    ledger: Ledger<'a>,
+    shares: Shares<'a>,
+    users: Users<'a>,
+    quota: QuotaBook,
+    plan: Plan,
+    fates: BTreeMap<JobIdx, Fate>,
+    /// Per class: the shortest window that did not fit, and the count of loosenings it was seen at.
+    misfits: BTreeMap<u32, (u64, Span)>,
+    demands: BTreeMap<(QueueIdx, u32), Arc<Demand>>,
+    best_domains: BTreeMap<u32, u32>,
+    reservations: u32,
+    wake: Time,
+}
+
+/// What a class of jobs takes at its floor.
+#[derive(Debug)]
+struct Demand {
+    /// By plain keys, and by pool keys for each pool it could be in.
+    by_pool: Vec<(PoolIdx, Tally)>,
+    /// By plain keys only.
+    plain: Tally,
+    sizes: Vec<u32>,
+    shapes: Vec<ShapeIdx>,
+    candidates: Vec<DomainIdx>,
+}
+
+impl<'a> Cycle<'a> {
+    fn open(snapshot: Snapshot<'a>, policy: &'a Policy) -> Self {
+        Self {
+            snapshot,
+            policy,
+            ledger: Ledger::open(snapshot, policy.cycle),
+            shares: Shares::new(snapshot, policy),
+            users: Users::new(snapshot, policy),
+            quota: QuotaBook::open(snapshot, policy),
+            plan: Plan::default(),
+            fates: BTreeMap::new(),
+            misfits: BTreeMap::new(),
+            demands: BTreeMap::new(),
+            best_domains: BTreeMap::new(),
+            reservations: u32::try_from(snapshot.state.reserved().len()).unwrap_or(u32::MAX),
+            wake: Time::NEVER,
+        }
+    }
+
+    fn state(&self) -> &'a ClusterState {
+        self.snapshot.state
+    }
+
+    fn now(&self) -> Time {
+        self.snapshot.now
+    }
+
+    fn job(&self, job: JobIdx) -> &'a Job {
+        self.state().job(job).expect("a plan only names living jobs")
+    }
+
+    fn spec(&self, job: JobIdx) -> Arc<JobSpec> {
+        self.job(job).spec.clone()
+    }
+
+    /// A moment at which planning again may change something although nothing happened.
+    fn wake_at(&mut self, time: Time) {
+        if time > self.now() {
+            self.wake = self.wake.min(time);
+        }
+    }
+
+    /// The reservation of a waiting job as this plan has it.
+    fn promise(&self, job: JobIdx) -> Option<Reservation> {
+        match self.fates.get(&job) {
+            Some(Fate::Promised(reservation)) => reservation.clone(),
+            Some(_) => None,
+            None => self.job(job).waiting().and_then(|w| w.reservation.clone()),
+        }
+    }
+
+    /// The seats of a running job as this plan has them; none if it does not run.
+    fn seats(&self, job: JobIdx) -> Option<Placement> {
+        match self.fates.get(&job) {
+            Some(Fate::Started { placement, .. } | Fate::Resized { placement, .. }) => Some(placement.clone()),
+            Some(Fate::Stopping | Fate::Promised(_)) => None,
+            None => self.job(job).running().map(|r| r.placement.clone()),
+        }
+    }
+
+    /// When a running job's room is promised to others.
+    fn ends(&self, job: JobIdx) -> Time {
+        match self.fates.get(&job) {
+            Some(Fate::Started { ends, .. }) => *ends,
+            _ => self.job(job).running().map_or(Time::NEVER, |r| r.ends),
+        }
+    }
+
+    fn demand(&mut self, job: JobIdx) -> Arc<Demand> {
+        let there = self.job(job);
+        let key = (there.spec.queue, there.class);
+        if let Some(known) = self.demands.get(&key) {
+            return known.clone();
+        }
+        let demand = Arc::new(Demand::of(self.state(), &there.spec));
+        self.demands.insert(key, demand.clone());
+        demand
+    }
+
+    /// Fewest domains of the wanted level that a job could have on the empty cluster.
+    fn domains_at_best(&mut self, job: JobIdx) -> u32 {
+        let class = self.job(job).class;
+        if let Some(&known) = self.best_domains.get(&class) {
+            return known;
+        }
+        let best = self.ledger.best_domains(class, &self.job(job).spec, self.policy.search_limit);
+        self.best_domains.insert(class, best);
+        best
+    }
+
+    /// What a placement counts for in quotas.
+    fn tally(&self, spec: &JobSpec, placement: &Placement) -> Tally {
+        let mut tally = Tally::new();
+        self.state().count_seats(spec, placement, &mut tally, 1);
+        tally
+    }
+
+    // --- decisions, each kept in the ledger, the shares, the quota book and the plan alike ---
+
+    fn start(&mut self, job: JobIdx, placement: Placement) {
+        let spec = self.spec(job);
+        let now = self.now();
+        let ends = now + spec.window();
+        let predicted = (now + spec.predicted()).min(ends);
+        let tally = self.tally(&spec, &placement);
+        let guaranteed = self.shares.entitled(spec.queue, &tally);
+        let best = self.domains_at_best(job);
+        let quality = crate::place::quality(self.state().topology(), &spec, &placement, best);
+        self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), predicted);
+        self.shares.give(spec.queue, &tally);
+        self.users.give(spec.queue, &spec.user, &tally);
+        self.quota.add(self.state(), spec.queue, now, ends, &tally);
+        self.wake_at(ends);
+        let row = self.plan.actions.len();
+        self.plan.actions.push(Action::Start { job, placement: placement.clone(), ends, guaranteed, quality });
+        self.fates.insert(job, Fate::Started { row, placement, ends });
+    }
+
+    /// Lays a reservation into the ledger and the quota book.
+    fn put_in(&mut self, job: JobIdx, reservation: &Reservation) {
+        let spec = self.spec(job);
+        let predicted = (reservation.start + spec.predicted()).min(reservation.end);
+        let window = (reservation.start, reservation.end);
+        self.ledger.hold(job, &spec, &reservation.placement, HoldKind::Reserved, window, predicted);
+        let tally = self.tally(&spec, &reservation.placement);
+        self.quota.add(self.state(), spec.queue, reservation.start, reservation.end, &tally);
+    }
+
+    /// Takes a reservation out of the ledger and the quota book.
+    fn take_out(&mut self, job: JobIdx, reservation: &Reservation) {
+        let spec = self.spec(job);
+        self.ledger.release(job, &reservation.placement, HoldKind::Reserved);
+        let tally = self.tally(&spec, &reservation.placement);
+        self.quota.remove(self.state(), spec.queue, reservation.start, reservation.end, &tally);
+    }
+
+    /// Promises a start to a job without a reservation.
+    fn reserve(&mut self, job: JobIdx, start: Time, placement: Placement, clears: Vec<JobIdx>) {
+        let end = start + self.spec(job).window();
+        let clearing = !clears.is_empty();
+        let reservation = Reservation { start, end, placement: placement.clone(), promised: start, clearing };
+        self.put_in(job, &reservation);
+        self.wake_at(start);
+        self.reservations += 1;
+        self.plan.actions.push(Action::Reserve { job, start, end, placement, clears });
+        self.fates.insert(job, Fate::Promised(Some(reservation)));
+    }
+
+    /// Changes a reservation that has been taken out of the ledger.
+    fn move_to(
+        &mut self,
+        job: JobIdx,
+        old: &Reservation,
+        to: Option<(Time, Placement)>,
+        cause: Option<Cause>,
+        clears: Vec<JobIdx>,
+    ) {
+        let window = self.spec(job).window();
+        let to = to.map(|(start, placement)| (start, start + window, placement));
+        let reservation = to.as_ref().map(|(start, end, placement)| Reservation {
+            start: *start,
+            end: *end,
+            placement: placement.clone(),
+            promised: if cause.is_some() { *start } else { old.promised.min(*start) },
+            clearing: old.clearing || !clears.is_empty(),
+        });
+        match &reservation {
+            Some(r) => {
+                self.put_in(job, r);
+                self.wake_at(r.start);
+            }
+            None => self.reservations = self.reservations.saturating_sub(1),
+        }
+        self.plan.actions.push(Action::Move { job, from: old.start, to, cause, clears });
+        self.fates.insert(job, Fate::Promised(reservation));
+    }
+
+    /// Tells a running job to go.
+    fn stop(&mut self, job: JobIdx, cause: StopCause, by: Option<JobIdx>) {
+        let Some(placement) = self.seats(job) else { return };
+        let spec = self.spec(job);
+        let gone_by = self.now() + spec.grace;
+        self.ledger.release(job, &placement, HoldKind::Running);
+        if spec.grace > Span::ZERO {
+            let window = (Time(i64::MIN), gone_by);
+            self.ledger.hold(job, &spec, &placement, HoldKind::Leaving, window, gone_by);
+        }
+        let tally = self.tally(&spec, &placement);
+        self.shares.take(spec.queue, &tally);
+        self.users.take(spec.queue, &spec.user, &tally, false);
+        self.quota.remove(self.state(), spec.queue, Time(i64::MIN), self.ends(job), &tally);
+        self.wake_at(gone_by);
+        self.plan.actions.push(Action::Stop { job, cause, by });
+        self.fates.insert(job, Fate::Stopping);
+    }
+
+    /// Gives a running (or just started) job other seats.
+    fn resize(&mut self, job: JobIdx, placement: Placement, by: Option<JobIdx>) {
+        let Some(old) = self.seats(job) else { return };
+        let spec = self.spec(job);
+        let ends = self.ends(job);
+        let before = self.tally(&spec, &old);
+        let after = self.tally(&spec, &placement);
+        let predicted = ends.min(self.now() + spec.predicted());
+        self.ledger.release(job, &old, HoldKind::Running);
+        self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), predicted);
+        let shed: Vec<_> = old.seats.iter().filter(|s| !placement.seats.contains(s)).copied().collect();
+        if !shed.is_empty() && spec.grace > Span::ZERO {
+            let gone_by = self.now() + spec.grace;
+            let shed = Placement { seats: shed };
+            self.ledger.hold(job, &spec, &shed, HoldKind::Leaving, (Time(i64::MIN), gone_by), gone_by);
+        }
+        self.shares.shrink(spec.queue, &before);
+        self.shares.grow(spec.queue, &after);
+        self.quota.remove(self.state(), spec.queue, Time(i64::MIN), ends, &before);
+        self.quota.add(self.state(), spec.queue, self.now(), ends, &after);
+        let best = self.domains_at_best(job);
+        match self.fates.get_mut(&job) {
+            Some(Fate::Started { row, placement: there, .. }) => {
+                *there = placement.clone();
+                let quality = crate::place::quality(self.snapshot.state.topology(), &spec, &placement, best);
+                if let Action::Start { placement: seats, quality: shown, .. } = &mut self.plan.actions[*row] {
+                    *seats = placement;
+                    *shown = quality;
+                }
+            }
+            Some(Fate::Resized { row: Some(row), placement: there }) => {
+                *there = placement.clone();
+                if let Action::Resize { placement: seats, by: whom, .. } = &mut self.plan.actions[*row] {
+                    *seats = placement;
+                    *whom = by.or(*whom);
+                }
+            }
+            _ => {
+                let row = self.plan.actions.len();
+                self.plan.actions.push(Action::Resize { job, placement: placement.clone(), by });
+                self.fates.insert(job, Fate::Resized { row: Some(row), placement });
+            }
+        }
+    }
+
+    fn close(mut self) -> Plan {
+        for (row, job) in self.state().jobs().collect::<Vec<_>>() {
+            if let Some(until) = job.waiting().and_then(|w| w.hold.as_ref()).and_then(|h| h.until) {
+                self.wake_at(until);
+            }
+            let _ = row;
+        }
+        self.plan.wake = (!self.wake.is_never()).then_some(self.wake);
+        self.plan
+    }
+}
+
+impl Demand {
+    fn of(state: &ClusterState, spec: &JobSpec) -> Self {
+        let mut plain = Tally::new();
+        for role in &spec.roles {
+            for (resource, amount) in state.shapes.get(role.shape).requests.iter() {
+                *plain.entry(QuotaKey { pool: None, resource }).or_default() += amount * i64::from(role.floor);
+            }
+        }
+        let candidates = crate::place::candidates(state.topology(), spec);
+        let mut pools: Vec<PoolIdx> = candidates.iter().map(|d| state.topology().domain(*d).pool).collect();
+        pools.dedup();
+        let by_pool = pools
+            .into_iter()
+            .map(|pool| {
+                let mut tally = plain.clone();
+                tally.extend(plain.iter().map(|(k, v)| (QuotaKey { pool: Some(pool), resource: k.resource }, *v)));
+                (pool, tally)
+            })
+            .collect();
+        let sizes = spec.roles.iter().map(|r| r.floor).collect();
+        let mut shapes: Vec<ShapeIdx> = spec.roles.iter().map(|r| r.shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        Self { by_pool, plain, sizes, shapes, candidates }
+    }
+}

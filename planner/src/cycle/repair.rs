@@ -1,0 +1,132 @@
+//! Running gangs that lost members: replaced inside the required domain at once, else restarted as a whole, before any
+//! new work. And gangs whose own code failed: restarted on their nodes if that delays no promise.
+
+use super::{Cycle, Fate};
+use crate::ids::{JobIdx, NodeIdx};
+use crate::job::{Placement, Seat};
+use crate::ledger::HoldKind;
+use crate::plan::{Action, StopCause};
+use crate::queue::QueueState;
+use crate::time::{Span, Time};
+
+impl Cycle<'_> {
+    /// Step 2 of the cycle.
+    pub(super) fn repair(&mut self) {
+        let mut hurt: Vec<JobIdx> = Vec::new();
+        let mut failed: Vec<JobIdx> = Vec::new();
+        for (row, job) in self.state().jobs() {
+            if job.running().is_some_and(|r| !r.lost.is_empty()) {
+                hurt.push(row);
+            }
+            if job.waiting().is_some_and(|w| w.last_placement.is_some() && w.hold.is_none() && w.reservation.is_none())
+            {
+                failed.push(row);
+            }
+        }
+        hurt.sort_by(|a, b| self.rank(*a).cmp(&self.rank(*b)));
+        failed.sort_by(|a, b| self.rank(*a).cmp(&self.rank(*b)));
+        for job in hurt {
+            self.repair_one(job);
+        }
+        for job in failed {
+            self.restart_in_place(job);
+        }
+    }
+
+    fn repair_one(&mut self, job: JobIdx) {
+        let Some(running) = self.job(job).running() else { return };
+        let spec = self.spec(job);
+        let window_end = running.ends;
+        let mut shapes: Vec<_> = spec.roles.iter().map(|r| r.shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        let swaps = {
+            let end = if spec.replaces_members { window_end } else { self.now() + spec.window() };
+            let room = self.ledger.now_room(&shapes, end);
+            crate::place::replace(&room, &spec, &running.placement, &running.lost)
+        };
+        match swaps {
+            Some(swaps) => self.swap(job, &swaps),
+            None if self.shrinks_to_survivors(job) => {}
+            None => self.stop(job, StopCause::NodeLost, None),
+        }
+    }
+
+    /// An elastic gang whose survivors still are a gang goes on without the lost.
+    fn shrinks_to_survivors(&mut self, job: JobIdx) -> bool {
+        let Some(running) = self.job(job).running() else { return false };
+        let spec = self.spec(job);
+        if !spec.resizable || !spec.replaces_members {
+            return false;
+        }
+        let alive = |s: &&Seat| !running.lost.contains(&(spec.first_rank(usize::from(s.role)) + s.index));
+        let kept = Placement { seats: running.placement.seats.iter().filter(alive).copied().collect() };
+        let whole = spec.roles.iter().enumerate().all(|(row, role)| {
+            let count = kept.count(row);
+            count >= role.floor && count % role.step() == 0
+        });
+        if whole {
+            self.resize(job, kept, None);
+        }
+        whole
+    }
+
+    fn swap(&mut self, job: JobIdx, swaps: &[(u32, NodeIdx)]) {
+        let Some(running) = self.job(job).running() else { return };
+        let spec = self.spec(job);
+        let mut placement = running.placement.clone();
+        let mut moved: Vec<(u32, NodeIdx, NodeIdx)> = Vec::new();
+        for &(rank, to) in swaps {
+            let seat = placement.seats.iter_mut().find(|s| spec.first_rank(usize::from(s.role)) + s.index == rank);
+            if let Some(seat) = seat {
+                moved.push((rank, seat.node, to));
+                seat.node = to;
+            }
+        }
+        if spec.replaces_members {
+            let ends = running.ends;
+            self.ledger.release(job, &running.placement, HoldKind::Running);
+            self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), ends);
+            self.fates.insert(job, Fate::Resized { row: None, placement: placement.clone() });
+            self.plan.actions.push(Action::Replace { job, swaps: moved, placement });
+        } else {
+            // The gang restarts as a whole at once: survivors keep their nodes, the lost are swapped.
+            self.stop(job, StopCause::NodeLost, None);
+            if spec.grace == Span::ZERO {
+                self.start(job, placement);
+            }
+        }
+    }
+
+    /// After a failure of the user's code (or a repair by restart) the gang starts again on its nodes at once if the
+    /// new window delays nobody; else it waits in line.
+    fn restart_in_place(&mut self, job: JobIdx) {
+        let there = self.job(job);
+        let Some(placement) = there.waiting().and_then(|w| w.last_placement.clone()) else { return };
+        if self.state().lineage(there.spec.queue).any(|q| self.state().queue(q).state != QueueState::Open) {
+            return;
+        }
+        if self.quota_allows(job).is_err() {
+            return;
+        }
+        let spec = self.spec(job);
+        let end = self.now() + spec.window();
+        let valid_nodes = placement.nodes().iter().all(|n| {
+            let state = self.state().node(*n);
+            !state.closed && !state.lost
+        });
+        if !valid_nodes {
+            return;
+        }
+        let mut free: std::collections::BTreeMap<NodeIdx, Vec<i64>> = std::collections::BTreeMap::new();
+        for (node, role, count) in placement.by_node() {
+            let row = free.entry(node).or_insert_with(|| self.ledger.free_during(node, self.snapshot.now, end));
+            let shape = self.snapshot.state.shapes.get(spec.roles[usize::from(role)].shape);
+            if !shape.eligible.contains(node) || shape.requests.times_in(row) < count {
+                return;
+            }
+            shape.requests.iter().for_each(|(r, a)| row[r.row()] -= a * i64::from(count));
+        }
+        self.start(job, placement);
+    }
+}

@@ -1,0 +1,575 @@
+//! Floors of all waiting jobs, best job of the best queue first: start it, clear room for it, promise it a date, or let
+//! it wait with a reason.
+
+use super::start::Not;
+use super::{Cycle, Fate};
+use crate::ids::{DomainIdx, JobIdx, QueueIdx};
+use crate::job::{Placement, Reservation, Seat};
+use crate::ledger::HoldKind;
+use crate::plan::{Cause, Claim};
+use crate::queue::{Backfill, Order, QueueState};
+use crate::reason::{Code, Reason};
+use crate::share::{Contest, Head};
+use crate::state::{ClusterState, RankKey};
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What became of a job that was considered.
+enum Outcome {
+    /// It starts.
+    Started,
+    /// It is held from outside: no place in the line, blocks nobody.
+    Held(Reason),
+    /// It waits; the first `depth` of these get a promise.
+    Blocked(Reason),
+}
+
+/// The waiting jobs of one leaf queue, in order.
+struct Line {
+    queue: QueueIdx,
+    jobs: Jobs,
+    /// Jobs considered that wait.
+    blocked: u32,
+    /// Jobs considered in all.
+    position: u32,
+    /// A claim without a date has been made.
+    claimed: bool,
+}
+
+enum Jobs {
+    Ranked(VecDeque<JobIdx>),
+    /// Per user, for `Fair` order: whose use is least goes first.
+    ByUser(BTreeMap<Arc<str>, VecDeque<JobIdx>>),
+}
+
+impl Line {
+    fn open(state: &ClusterState, queue: QueueIdx) -> Self {
+        let ranked = state.waiting(queue).iter().map(|key| key.5);
+        let jobs = match state.queue(queue).order {
+            Order::Priority => Jobs::Ranked(ranked.collect()),
+            Order::Fair => {
+                let mut users: BTreeMap<Arc<str>, VecDeque<JobIdx>> = BTreeMap::new();
+                for job in ranked {
+                    if let Some(there) = state.job(job) {
+                        users.entry(there.spec.user.clone()).or_default().push_back(job);
+                    }
+                }
+                Jobs::ByUser(users)
+            }
+        };
+        Self { queue, jobs, blocked: 0, position: 0, claimed: false }
+    }
+
+    fn drain(&mut self) -> Vec<JobIdx> {
+        match &mut self.jobs {
+            Jobs::Ranked(jobs) => std::mem::take(jobs).into(),
+            Jobs::ByUser(users) => std::mem::take(users).into_values().flatten().collect(),
+        }
+    }
+}
+
+impl Cycle<'_> {
+    /// Where a waiting job stands in its queue.
+    pub(super) fn rank(&self, job: JobIdx) -> RankKey {
+        ClusterState::rank_key(self.job(job), job)
+    }
+
+    /// Step 4 of the cycle.
+    pub(super) fn serve(&mut self) {
+        let state = self.state();
+        let mut lines: Vec<Line> = (0..state.queues().len())
+            .map(QueueIdx::of)
+            .filter(|q| !state.waiting(*q).is_empty())
+            .map(|q| Line::open(state, q))
+            .collect();
+        let mut contest = Contest::new(&self.shares);
+        for line in &lines {
+            self.enter(&mut contest, line);
+        }
+        while let Some(queue) = contest.best() {
+            let Some(line) = lines.iter_mut().find(|l| l.queue == queue) else { break };
+            let before = self.plan.actions.len();
+            if let Some(job) = self.pop(line) {
+                self.serve_one(line, job);
+            }
+            self.enter(&mut contest, line);
+            self.refresh(&mut contest, before, queue);
+        }
+    }
+
+    /// Tells the contest a line's present head.
+    fn enter(&mut self, contest: &mut Contest, line: &Line) {
+        let Some(job) = self.head(line) else {
+            contest.set(&self.shares, line.queue, None);
+            return;
+        };
+        let demand = self.demand(job);
+        let there = self.job(job);
+        let head = Head {
+            priority: there.spec.priority,
+            queued_at: there.queued_at,
+            sequence: there.sequence,
+            demand: &demand.plain,
+        };
+        contest.set(&self.shares, line.queue, Some(&head));
+    }
+
+    /// Tells the contest of other queues whose use changed (victims).
+    fn refresh(&self, contest: &mut Contest, since: usize, served: QueueIdx) {
+        for action in &self.plan.actions[since..] {
+            let queue = self.job(action.job()).spec.queue;
+            if queue != served {
+                contest.refresh(&self.shares, queue);
+            }
+        }
+    }
+
+    fn head(&self, line: &Line) -> Option<JobIdx> {
+        match &line.jobs {
+            Jobs::Ranked(jobs) => jobs.front().copied(),
+            Jobs::ByUser(users) => {
+                let heads: Vec<(&Arc<str>, JobIdx)> =
+                    users.iter().filter_map(|(user, jobs)| Some((user, *jobs.front()?))).collect();
+                let best = heads.iter().min_by(|a, b| {
+                    let by_use = self.users.share(line.queue, a.0).cmp(&self.users.share(line.queue, b.0));
+                    by_use.then_with(|| self.rank(a.1).cmp(&self.rank(b.1)))
+                });
+                best.map(|h| h.1)
+            }
+        }
+    }
+
+    fn pop(&self, line: &mut Line) -> Option<JobIdx> {
+        let job = self.head(line)?;
+        match &mut line.jobs {
+            Jobs::Ranked(jobs) => {
+                jobs.pop_front();
+            }
+            Jobs::ByUser(users) => {
+                let user = self.job(job).spec.user.clone();
+                if let Some(jobs) = users.get_mut(&user) {
+                    jobs.pop_front();
+                }
+            }
+        }
+        Some(job)
+    }
+
+    fn serve_one(&mut self, line: &mut Line, job: JobIdx) {
+        line.position += 1;
+        match self.consider(line, job) {
+            Outcome::Started => line.position -= 1,
+            Outcome::Held(reason) => self.explain(job, line.position, reason, None),
+            Outcome::Blocked(reason) => {
+                line.blocked += 1;
+                self.explain(job, line.position, reason, None);
+                if self.state().queue(line.queue).backfill == Backfill::None {
+                    self.close_line(line, job);
+                }
+            }
+        }
+    }
+
+    /// Strict order: nobody passes the blocked head.
+    fn close_line(&mut self, line: &mut Line, head: JobIdx) {
+        let object = self.job(head).spec.key.clone();
+        let rest = line.drain();
+        if !self.policy.explain {
+            return;
+        }
+        for job in rest {
+            line.position += 1;
+            let reason = match self.outside_hold(job) {
+                Some(held) => held,
+                None => Reason::of(Code::BehindHead, object.clone()),
+            };
+            self.explain(job, line.position, reason, None);
+        }
+    }
+
+    /// Why a job is not considered at all.
+    fn outside_hold(&self, job: JobIdx) -> Option<Reason> {
+        let there = self.job(job);
+        if let Some(hold) = there.waiting().and_then(|w| w.hold.as_ref())
+            && hold.until.is_none_or(|until| until > self.now())
+        {
+            let mut reason = Reason::of(hold.code, hold.detail.clone());
+            reason.until = hold.until;
+            return Some(reason);
+        }
+        let closed =
+            self.state().lineage(there.spec.queue).find(|q| self.state().queue(*q).state != QueueState::Open)?;
+        Some(Reason::of(Code::QueueHeld, self.state().queue(closed).name.clone()))
+    }
+
+    fn consider(&mut self, line: &mut Line, job: JobIdx) -> Outcome {
+        if let Some(held) = self.outside_hold(job) {
+            return Outcome::Held(held);
+        }
+        match self.promise(job) {
+            Some(reservation) => self.consider_promised(job, &reservation),
+            None => self.consider_new(line, job),
+        }
+    }
+
+    /// A job with a date: starts when it is due, or earlier when room came free.
+    fn consider_promised(&mut self, job: JobIdx, old: &Reservation) -> Outcome {
+        let due = old.start <= self.now();
+        if !due && !self.state().freed() {
+            // Nothing came free that the promise did not count on; only a victim's protection may have ended.
+            return self.clear_room_instead(job, old).unwrap_or_else(|| Outcome::Blocked(self.why_promised(job, old)));
+        }
+        self.take_out(job, old);
+        let patience = self.patience(job);
+        let here = if due { self.same_seats(job, old) } else { None };
+        let place = match here {
+            Some(placement) => Ok(placement),
+            None => self.place_now(job, patience.map(|p| p.0)),
+        };
+        if let Ok(placement) = place {
+            self.start(job, placement);
+            self.reservations = self.reservations.saturating_sub(1);
+            return Outcome::Started;
+        }
+        if old.clearing {
+            // Its room is being cleared where it was promised, and nowhere else.
+            self.put_in(job, old);
+            return Outcome::Blocked(self.why_promised(job, old));
+        }
+        let sooner = self.earliest(job, self.now(), patience.map(|p| p.0));
+        match sooner {
+            Some((start, placement)) if start < old.start => {
+                self.move_to(job, old, Some((start, placement)), None, Vec::new());
+            }
+            _ => self.put_in(job, old),
+        }
+        let promised = self.promise(job).unwrap_or_else(|| old.clone());
+        if let Some(outcome) = self.clear_room_instead(job, &promised) {
+            return outcome;
+        }
+        Outcome::Blocked(self.why_promised(job, &promised))
+    }
+
+    /// The promised seats, if they are free now and the quota allows.
+    fn same_seats(&mut self, job: JobIdx, reservation: &Reservation) -> Option<Placement> {
+        self.quota_allows(job).ok()?;
+        let spec = self.spec(job);
+        let end = self.now() + spec.window();
+        for (node, role, count) in reservation.placement.by_node() {
+            let state = self.state().node(node);
+            let shape = self.state().shapes.get(spec.roles[usize::from(role)].shape);
+            if state.closed || state.lost || !shape.eligible.contains(node) {
+                return None;
+            }
+            let mut free = self.ledger.free_during(node, self.now(), end);
+            for (other, row, pods) in reservation.placement.by_node() {
+                if other == node && row != role {
+                    let requests = &self.state().shapes.get(spec.roles[usize::from(row)].shape).requests;
+                    requests.iter().for_each(|(r, a)| free[r.row()] -= a * i64::from(pods));
+                }
+            }
+            if shape.requests.times_in(&free) < count {
+                return None;
+            }
+        }
+        Some(reservation.placement.clone())
+    }
+
+    /// A job without a date.
+    fn consider_new(&mut self, line: &mut Line, job: JobIdx) -> Outcome {
+        let patience = self.patience(job);
+        let refused = match self.place_now(job, patience.map(|p| p.0)) {
+            Ok(placement) => {
+                self.start(job, placement);
+                return Outcome::Started;
+            }
+            Err(not) => not,
+        };
+        if let Some((goal, until)) = patience {
+            return self.wait_for_preferred(line, job, goal, until, &refused);
+        }
+        if let Some(outcome) = self.pass_lower(line, job) {
+            return outcome;
+        }
+        if self.policy.preemption
+            && let Some(outcome) = self.clear_room(job, None)
+        {
+            return outcome;
+        }
+        self.promise_date(line, job, &refused, None)
+    }
+
+    /// Patience has not run out: wait for the preferred level if the plan shows it in time, else take the best there is.
+    fn wait_for_preferred(&mut self, line: &mut Line, job: JobIdx, goal: u32, until: Time, refused: &Not) -> Outcome {
+        if let Not::Quota(_) = refused {
+            return self.promise_date(line, job, refused, Some(goal));
+        }
+        if let Some((start, placement)) = self.earliest(job, self.now(), Some(goal))
+            && start <= until
+        {
+            self.wake_at(until);
+            if self.due_a_promise(line) {
+                self.reserve(job, start, placement, Vec::new());
+            }
+            let level = self.spec(job).locality.preferred.clone().unwrap_or_else(|| "".into());
+            let mut reason = Reason::of(Code::WaitingForPatience, level);
+            reason.until = Some(start);
+            return Outcome::Blocked(reason);
+        }
+        if let Ok(placement) = self.place_now(job, None) {
+            self.start(job, placement);
+            return Outcome::Started;
+        }
+        self.promise_date(line, job, refused, None)
+    }
+
+    fn due_a_promise(&self, line: &Line) -> bool {
+        let deep = match self.state().queue(line.queue).backfill {
+            Backfill::None => false,
+            Backfill::Depth(depth) => line.blocked < depth,
+        };
+        deep && self.reservations < self.policy.max_reservations
+    }
+
+    /// The earliest start as a reservation, or a claim where there is no date.
+    fn promise_date(&mut self, line: &mut Line, job: JobIdx, refused: &Not, goal: Option<u32>) -> Outcome {
+        let reason = |cycle: &mut Self| cycle.why_not(job, refused);
+        if !self.due_a_promise(line) {
+            return Outcome::Blocked(reason(self));
+        }
+        match self.earliest(job, self.now(), goal) {
+            Some((start, placement)) => {
+                let mut reason = reason(self);
+                reason.until = Some(start);
+                self.reserve(job, start, placement, Vec::new());
+                Outcome::Blocked(reason)
+            }
+            None => {
+                let reason = reason(self);
+                if !line.claimed && matches!(refused, Not::Space { .. }) {
+                    line.claimed = self.claim(job, line.queue);
+                }
+                Outcome::Blocked(reason)
+            }
+        }
+    }
+
+    /// A claim without a date (decision 5): the free room of one domain goes to no lower-ranked job.
+    fn claim(&mut self, job: JobIdx, queue: QueueIdx) -> bool {
+        let spec = self.spec(job);
+        let demand = self.demand(job);
+        let Some(domain) = self.claimed_domain(&demand) else { return false };
+        let placement = self.part_of_floor(job, domain);
+        if placement.is_empty() {
+            return false;
+        }
+        self.ledger.hold(job, &spec, &placement, HoldKind::Reserved, (self.now(), Time::NEVER), Time::NEVER);
+        self.plan.claims.push(Claim { queue, job, domain });
+        true
+    }
+
+    /// The candidate in which jobs without a limit hold least of what the job wants, and in which it can come true.
+    fn claimed_domain(&mut self, demand: &super::Demand) -> Option<DomainIdx> {
+        let state = self.state();
+        let wanted: u64 = demand.sizes.iter().map(|s| u64::from(*s)).sum();
+        let mut best: Option<(u64, DomainIdx)> = None;
+        for &domain in &demand.candidates {
+            let (mut room, mut unlimited) = (0, 0);
+            for node in state.topology().domain(domain).node_range() {
+                let there = state.node(node);
+                if there.closed || there.lost {
+                    continue;
+                }
+                let mut empty = there.allocatable.clone();
+                empty.add(&there.foreign, -1);
+                let mut kept = empty.clone();
+                for hold in self.ledger.holds(node).filter(|h| h.to.is_never()) {
+                    kept.add(&state.shapes.get(hold.shape).requests, -i64::from(hold.count));
+                }
+                let most = |free: &[i64]| {
+                    let fit = |s: &crate::ids::ShapeIdx| {
+                        let shape = state.shapes.get(*s);
+                        if shape.eligible.contains(node) { shape.requests.times_in(free) } else { 0 }
+                    };
+                    u64::from(demand.shapes.iter().map(fit).max().unwrap_or(0))
+                };
+                room += most(&empty.0);
+                unlimited += most(&empty.0) - most(&kept.0).min(most(&empty.0));
+            }
+            // Where foreign pods alone are in the way nothing will ever come free for it.
+            if room >= wanted && best.is_none_or(|(least, _)| unlimited < least) {
+                best = Some((unlimited, domain));
+            }
+        }
+        best.map(|(_, domain)| domain)
+    }
+
+    /// As much of a job's floor as a domain has free now.
+    fn part_of_floor(&mut self, job: JobIdx, domain: DomainIdx) -> Placement {
+        let spec = self.spec(job);
+        let nodes: Vec<_> = self.state().topology().domain(domain).node_range().collect();
+        let mut seats = Vec::new();
+        let mut left: Vec<u32> = spec.roles.iter().map(|r| r.floor).collect();
+        for node in nodes {
+            if self.state().node(node).closed || self.state().node(node).lost {
+                continue;
+            }
+            let mut free = self.ledger.free_during(node, self.now(), Time::NEVER);
+            for (row, role) in spec.roles.iter().enumerate() {
+                let shape = self.state().shapes.get(role.shape);
+                if !shape.eligible.contains(node) {
+                    continue;
+                }
+                let take = shape.requests.times_in(&free).min(left[row]);
+                for _ in 0..take {
+                    let index = role.floor - left[row];
+                    seats.push(Seat { role: u8::try_from(row).expect("at most 16 roles"), index, node });
+                    left[row] -= 1;
+                }
+                shape.requests.iter().for_each(|(r, a)| free[r.row()] -= a * i64::from(take));
+            }
+        }
+        seats.sort_unstable();
+        Placement { seats }
+    }
+
+    /// Standing promises of lower-ranked jobs give way to a job newly ranked above them (decision 3): same queue and
+    /// higher priority, or another queue within its guarantee against borrowers.
+    fn pass_lower(&mut self, line: &Line, job: JobIdx) -> Option<Outcome> {
+        if !self.due_a_promise(line) {
+            return None;
+        }
+        let yielding = self.yielding_to(job);
+        if yielding.is_empty() {
+            return None;
+        }
+        let without = self.earliest(job, self.now(), None);
+        for (other, reservation) in &yielding {
+            self.take_out(*other, reservation);
+        }
+        let with = self.earliest(job, self.now(), None);
+        let gains = match (&with, &without) {
+            (Some(w), Some(wo)) => w.0 < wo.0,
+            (Some(_), None) => true,
+            _ => false,
+        };
+        let Some((start, placement)) = with.filter(|_| gains) else {
+            for (other, reservation) in &yielding {
+                self.put_in(*other, reservation);
+            }
+            return None;
+        };
+        let outcome = if start <= self.now() && self.quota_allows(job).is_ok() {
+            self.start(job, placement);
+            Outcome::Started
+        } else {
+            self.reserve(job, start, placement, Vec::new());
+            let mut reason = Reason::of(Code::NoCapacity, "");
+            reason.until = Some(start);
+            reason.wanted = i64::from(self.spec(job).floor());
+            Outcome::Blocked(reason)
+        };
+        self.resettle(job, yielding);
+        Some(outcome)
+    }
+
+    /// The reservations that a job may displace, in the order of their ranks.
+    fn yielding_to(&mut self, job: JobIdx) -> Vec<(JobIdx, Reservation)> {
+        let spec = self.spec(job);
+        let demand = self.demand(job);
+        let entitled = self.shares.entitled(spec.queue, &demand.plain);
+        let mut standing: BTreeSet<JobIdx> = self.state().reserved().clone();
+        standing.extend(self.fates.iter().filter(|(_, f)| matches!(f, Fate::Promised(Some(_)))).map(|(j, _)| *j));
+        let mut yielding: Vec<(RankKey, JobIdx, Reservation)> = Vec::new();
+        for other in standing {
+            let Some(reservation) = self.promise(other) else { continue };
+            if reservation.clearing || other == job {
+                continue;
+            }
+            let theirs = self.spec(other);
+            let postponed = self.job(other).waiting().map_or(crate::time::Span::ZERO, |w| w.postponed);
+            let lower = theirs.queue == spec.queue
+                && theirs.priority < spec.priority
+                && postponed < self.policy.max_postponement;
+            let borrower = entitled && theirs.queue != spec.queue && {
+                let tally = self.demand(other).plain.clone();
+                !self.shares.entitled(theirs.queue, &tally)
+            };
+            if lower || borrower {
+                yielding.push((self.rank(other), other, reservation));
+            }
+        }
+        yielding.sort_by(|a, b| a.0.cmp(&b.0));
+        yielding.into_iter().map(|(_, other, reservation)| (other, reservation)).collect()
+    }
+
+    /// Puts displaced reservations back: as they were where that still fits, else at their new earliest start.
+    fn resettle(&mut self, winner: JobIdx, displaced: Vec<(JobIdx, Reservation)>) {
+        let key = self.spec(winner).key.clone();
+        let queue = self.spec(winner).queue;
+        let mut moved = Vec::new();
+        for (other, reservation) in displaced {
+            self.put_in(other, &reservation);
+            let spoiled = reservation.placement.nodes().into_iter().any(|node| {
+                let free = self.ledger.free_during(node, reservation.start, reservation.end);
+                free.iter().any(|f| *f < 0)
+            });
+            let over = {
+                let spec = self.spec(other);
+                let tally = self.tally(&spec, &reservation.placement);
+                let state = self.state();
+                self.quota.remove(state, spec.queue, reservation.start, reservation.end, &tally);
+                let fits = self.quota.fits(state, spec.queue, &tally, spec.window(), reservation.start);
+                self.quota.add(state, spec.queue, reservation.start, reservation.end, &tally);
+                !fits
+            };
+            if spoiled || over {
+                self.take_out(other, &reservation);
+                moved.push((other, reservation));
+            }
+        }
+        for (other, reservation) in moved {
+            let cause = if self.spec(other).queue == queue {
+                Cause::HigherPriority(key.clone())
+            } else {
+                Cause::Entitled(key.clone())
+            };
+            let next = self.earliest(other, self.now(), None);
+            self.move_to(other, &reservation, next, Some(cause), Vec::new());
+        }
+    }
+
+    /// A promised job that could start sooner by victims whose protection has ended.
+    fn clear_room_instead(&mut self, job: JobIdx, promised: &Reservation) -> Option<Outcome> {
+        if !self.policy.preemption || promised.clearing {
+            return None;
+        }
+        self.clear_room(job, Some(promised))
+    }
+
+    /// Stops victims for a job if that is allowed, sufficient and better than waiting.
+    fn clear_room(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Outcome> {
+        let cleared = self.choose_victims(job, promised)?;
+        if let Some(reservation) = promised {
+            self.take_out(job, reservation);
+        }
+        let names = cleared.victims.iter().map(|v| self.job(v.job).spec.key.to_string()).collect::<Vec<_>>().join(", ");
+        let victims: Vec<JobIdx> = cleared.victims.iter().map(|v| v.job).collect();
+        for victim in cleared.victims {
+            match victim.shrunk {
+                Some(placement) => self.resize(victim.job, placement, Some(job)),
+                None => self.stop(victim.job, victim.cause, Some(job)),
+            }
+        }
+        if let Some(reservation) = promised {
+            // The old promise is pulled forward to the cleared room.
+            self.move_to(job, reservation, Some((cleared.start, cleared.placement)), None, victims);
+        } else {
+            self.reserve(job, cleared.start, cleared.placement, victims);
+        }
+        let mut reason = Reason::of(Code::ClearingRoom, names);
+        reason.until = Some(cleared.start);
+        Some(Outcome::Blocked(reason))
+    }
+}

@@ -1,0 +1,459 @@
+//! Who makes room for whom: candidate domains priced by the work lost, the cheapest sufficient one, a minimal set.
+
+use super::Cycle;
+use crate::ids::{DomainIdx, JobIdx, NodeIdx};
+use crate::job::{JobSpec, Placement, Reservation};
+use crate::ledger::HoldKind;
+use crate::place::Ask;
+use crate::plan::StopCause;
+use crate::queue::ReclaimFrom;
+use crate::room::Room;
+use crate::share::{Reclaim, Taker};
+use crate::time::{Span, Time};
+use crate::topology::Depth;
+
+/// Seconds of work that a restart costs besides the work lost.
+const RESTART_S: i64 = 60;
+/// Jobs whose room is at most this far away are waited for (decision 14).
+const WORTH_WAITING: Span = Span::from_secs(60);
+/// Domains that are priced exactly, best bound first.
+const MOST_DOMAINS: usize = 64;
+
+/// One job that makes room.
+#[derive(Clone, Debug)]
+pub(super) struct Victim {
+    pub(super) job: JobIdx,
+    /// What it keeps, if only its surplus goes.
+    pub(super) shrunk: Option<Placement>,
+    pub(super) cause: StopCause,
+}
+
+/// A decision to clear room.
+#[derive(Debug)]
+pub(super) struct Cleared {
+    pub(super) victims: Vec<Victim>,
+    pub(super) start: Time,
+    pub(super) placement: Placement,
+}
+
+/// A job that may be a victim, and at what price.
+#[derive(Clone, Debug)]
+struct Prey {
+    job: JobIdx,
+    seats: Placement,
+    cause: StopCause,
+    /// Its surplus alone, if it has any that may go.
+    floor_seats: Option<Placement>,
+    /// The whole job may go.
+    whole: bool,
+    priority: i64,
+    /// Work lost and restart, in resource-seconds.
+    price: i64,
+    started: Time,
+    ends: Time,
+}
+
+/// One step of clearing: a job's surplus, or the whole job.
+#[derive(Clone, Debug)]
+struct Step {
+    prey: usize,
+    whole: bool,
+}
+
+impl Cycle<'_> {
+    /// The cheapest sufficient set of victims for a job, if there is one and waiting is not better.
+    pub(super) fn choose_victims(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Cleared> {
+        let prey = self.prey_of(job);
+        if prey.is_empty() {
+            return None;
+        }
+        if let Some(reservation) = promised {
+            self.take_out(job, reservation);
+        }
+        let choice = self.best_clearing(job, &prey);
+        let wait = match promised {
+            Some(reservation) => Some(reservation.start),
+            None => choice.as_ref().and_then(|_| self.earliest(job, self.now(), None)).map(|e| e.0),
+        };
+        if let Some(reservation) = promised {
+            self.put_in(job, reservation);
+        }
+        let cleared = choice?;
+        if self.better_to_wait(&cleared, &prey, wait) {
+            return None;
+        }
+        Some(cleared)
+    }
+
+    /// Decision 14: wait iff the start without victims is near, or all victims end soon anyway.
+    fn better_to_wait(&mut self, cleared: &Cleared, prey: &[Prey], wait: Option<Time>) -> bool {
+        let now = self.now();
+        let grace = cleared.victims.iter().map(|v| self.spec(v.job).grace).max().unwrap_or(Span::ZERO);
+        if let Some(start) = wait
+            && (start.since(now) <= WORTH_WAITING.max(grace) || start <= cleared.start)
+        {
+            return true;
+        }
+        let soon = now + self.policy.wait_instead_of_kill;
+        let ends = |v: &Victim| prey.iter().find(|p| p.job == v.job).map_or(Time::NEVER, |p| p.ends);
+        wait.is_some() && cleared.victims.iter().all(|v| v.shrunk.is_none() && ends(v) <= soon)
+    }
+
+    /// Every job from which the taker may get room, surplus or whole.
+    fn prey_of(&mut self, taker: JobIdx) -> Vec<Prey> {
+        let spec = self.spec(taker);
+        let demand = self.demand(taker);
+        let taker_private = self.job(taker).waiting().and_then(|w| w.private_start).is_some_and(|t| t <= self.now());
+        let taker_of = Taker { queue: spec.queue, demand: &demand.plain, private_start: taker_private };
+        let holding: Vec<JobIdx> = self.state().holding().iter().copied().collect();
+        let mut prey = Vec::new();
+        for job in holding {
+            let Some(running) = self.job(job).running() else { continue };
+            let Some(seats) = self.seats(job) else { continue };
+            if running.settling || !running.lost.is_empty() {
+                continue;
+            }
+            let theirs = self.spec(job);
+            let tally = self.tally(&theirs, &seats);
+            let same_queue = theirs.queue == spec.queue;
+            let cause;
+            let (mut whole, mut surplus);
+            if same_queue {
+                cause = if taker_private && !running.guaranteed && theirs.priority >= spec.priority {
+                    StopCause::Reclaimed
+                } else {
+                    StopCause::Preempted
+                };
+                whole = theirs.priority < spec.priority && !running.firm
+                    || taker_private && !running.guaranteed && running.private_start.is_none();
+                surplus = theirs.priority <= spec.priority;
+            } else {
+                let verdict = self.shares.may_reclaim(&taker_of, theirs.queue, &tally);
+                let from = self.state().queue(theirs.queue).reclaim_from;
+                let allowed = match from {
+                    ReclaimFrom::Any => true,
+                    ReclaimFrom::LowerPriority => theirs.priority < spec.priority,
+                    ReclaimFrom::Never => false,
+                };
+                cause = StopCause::Reclaimed;
+                whole = verdict != Reclaim::No && allowed && !running.guaranteed;
+                surplus = verdict != Reclaim::No && allowed;
+            }
+            whole &= theirs.preemptible;
+            let young = running.started + self.state().queue(theirs.queue).reclaim_min_runtime;
+            if young > self.now() && (whole || surplus) {
+                self.wake_at(young);
+                whole = false;
+                surplus = false;
+            }
+            let floor_seats = if surplus && theirs.resizable { at_floor(&theirs, &seats) } else { None };
+            if !whole && floor_seats.is_none() {
+                continue;
+            }
+            let lost = self.work_lost(&theirs, running.started);
+            let units =
+                tally.iter().filter(|(k, _)| k.pool.is_none() && self.is_device(**k)).map(|(_, v)| *v).sum::<i64>();
+            let units = units.max(i64::try_from(seats.len()).unwrap_or(i64::MAX));
+            prey.push(Prey {
+                job,
+                seats,
+                cause,
+                floor_seats,
+                whole,
+                priority: theirs.priority,
+                price: (lost + RESTART_S).saturating_mul(units),
+                started: running.started,
+                ends: running.ends,
+            });
+        }
+        prey.sort_by(|a, b| {
+            let key = |p: &Prey| (p.priority, p.price, std::cmp::Reverse(p.started));
+            key(a).cmp(&key(b)).then_with(|| self.job(a.job).spec.key.cmp(&self.job(b.job).spec.key))
+        });
+        prey
+    }
+
+    fn is_device(&self, key: crate::queue::QuotaKey) -> bool {
+        !matches!(self.state().resources.name(key.resource), "pods" | "cpu" | "memory" | "ephemeral-storage")
+    }
+
+    /// Seconds of work since the last checkpoint (since the start without checkpoints).
+    fn work_lost(&self, spec: &JobSpec, started: Time) -> i64 {
+        let ran = self.now().since(started).0;
+        let lost = match spec.checkpoint_every {
+            Some(every) if every > Span::ZERO => ran % every.0,
+            _ => ran,
+        };
+        lost / 1_000_000
+    }
+
+    fn best_clearing(&mut self, job: JobIdx, prey: &[Prey]) -> Option<Cleared> {
+        let spec = self.spec(job);
+        let demand = self.demand(job);
+        let domains = self.domains_to_clear(&spec, &demand, prey);
+        let mut best: Option<((i64, i64, usize, u8, DomainIdx), Cleared)> = None;
+        for domain in domains {
+            let Some(cleared) = self.clear_domain(job, domain, prey) else { continue };
+            let price = |v: &Victim| {
+                let p = prey.iter().find(|p| p.job == v.job);
+                if v.shrunk.is_some() { 0 } else { p.map_or(0, |p| p.price) }
+            };
+            let highest = |v: &Victim| {
+                let p = prey.iter().find(|p| p.job == v.job);
+                if v.shrunk.is_some() { i64::MIN } else { p.map_or(i64::MIN, |p| p.priority) }
+            };
+            let key = (
+                cleared.victims.iter().map(highest).max().unwrap_or(i64::MIN),
+                cleared.victims.iter().map(price).sum(),
+                cleared.victims.len(),
+                u8::MAX - self.state().topology().domain(domain).depth.0,
+                domain,
+            );
+            if best.as_ref().is_none_or(|(b, _)| key < *b) {
+                best = Some((key, cleared));
+            }
+        }
+        best.map(|(_, cleared)| cleared)
+    }
+
+    /// Candidate domains of every level from the narrowest up to the required one that could be large enough when
+    /// cleared, narrower ones first.
+    fn domains_to_clear(&mut self, spec: &JobSpec, demand: &super::Demand, prey: &[Prey]) -> Vec<DomainIdx> {
+        let topology = self.state().topology().clone();
+        let wanted: u64 = demand.sizes.iter().map(|s| u64::from(*s)).sum();
+        let mut found: Vec<(std::cmp::Reverse<Depth>, DomainIdx)> = Vec::new();
+        for &top in &demand.candidates {
+            let pool = topology.pool(topology.domain(top).pool);
+            for depth in (topology.domain(top).depth.0..=pool.narrowest().0).rev() {
+                for domain in topology.domains_at(topology.domain(top).pool, Depth(depth)) {
+                    if topology.ancestor_at(domain, topology.domain(top).depth) != Some(top) {
+                        continue;
+                    }
+                    let free = demand.shapes.iter().map(|s| self.ledger.at_most(domain, *s)).max().unwrap_or(0);
+                    let range = topology.domain(domain).nodes.clone();
+                    let held: usize =
+                        prey.iter().map(|p| p.seats.seats.iter().filter(|s| range.contains(&s.node.0)).count()).sum();
+                    // A victim's pod may make room for several smaller ones: only empty domains are passed over.
+                    if held > 0 && (free + held as u64 > 0) {
+                        found.push((std::cmp::Reverse(Depth(depth)), domain));
+                    }
+                }
+            }
+        }
+        let _ = (wanted, spec);
+        found.sort_unstable();
+        found.truncate(MOST_DOMAINS);
+        found.into_iter().map(|(_, d)| d).collect()
+    }
+
+    /// Clears one domain: surplus first, then whole jobs by price, until the taker fits; then spares whom it can.
+    fn clear_domain(&mut self, job: JobIdx, domain: DomainIdx, prey: &[Prey]) -> Option<Cleared> {
+        let spec = self.spec(job);
+        let demand = self.demand(job);
+        let range = self.state().topology().domain(domain).nodes.clone();
+        let inside = |p: &Prey| p.seats.seats.iter().any(|s| range.contains(&s.node.0));
+        let quota_bound = self.quota_allows(job).is_err();
+        let helps = |p: &Prey| inside(p) || quota_bound;
+        let mut steps: Vec<Step> = Vec::new();
+        for (row, p) in prey.iter().enumerate().filter(|(_, p)| helps(p)) {
+            if p.floor_seats.is_some() {
+                steps.push(Step { prey: row, whole: false });
+            }
+        }
+        for (row, p) in prey.iter().enumerate().filter(|(_, p)| helps(p)) {
+            if p.whole {
+                steps.push(Step { prey: row, whole: true });
+            }
+        }
+        let start = self.now() + self.longest_grace(prey, &steps);
+        let mut room = self.ledger.space_room(domain, &demand.shapes, start, start + spec.window());
+        let limit = self.policy.search_limit;
+        let ask = Ask {
+            spec: &spec,
+            sizes: &demand.sizes,
+            start,
+            predicted_end: start + spec.predicted(),
+            most_domains: None,
+            search_limit: limit,
+            within: Some(domain),
+        };
+        let mut taken: Vec<Step> = Vec::new();
+        let mut fits = None;
+        for step in steps {
+            self.lift(prey, &step, true);
+            let nodes: Vec<(NodeIdx, Vec<i64>)> = self.freed_nodes(prey, &step, start, start + spec.window());
+            room.set_free(&nodes);
+            taken.push(step);
+            if !self.quota_after(job) {
+                continue;
+            }
+            if self.enough_slots(&room, domain, &demand)
+                && let Ok(found) = crate::place::place(&room, &ask)
+            {
+                fits = Some(found);
+                break;
+            }
+        }
+        let mut kept: Vec<bool> = vec![true; taken.len()];
+        if fits.is_some() {
+            for at in (0..taken.len()).rev() {
+                // A job that goes whole needs no step for its surplus.
+                self.lift(prey, &taken[at], false);
+                let nodes = self.freed_nodes(prey, &taken[at], start, start + spec.window());
+                room.set_free(&nodes);
+                match crate::place::place(&room, &ask) {
+                    Ok(found) if self.quota_after(job) => {
+                        kept[at] = false;
+                        fits = Some(found);
+                    }
+                    _ => {
+                        self.lift(prey, &taken[at], true);
+                        let nodes = self.freed_nodes(prey, &taken[at], start, start + spec.window());
+                        room.set_free(&nodes);
+                    }
+                }
+            }
+        }
+        // Put everything back: choosing is not stopping.
+        for (at, step) in taken.iter().enumerate().rev() {
+            if kept[at] {
+                self.lift(prey, step, false);
+            }
+        }
+        let found = fits?;
+        let mut victims: Vec<Victim> = Vec::new();
+        for (step, _) in taken.iter().zip(&kept).filter(|(_, kept)| **kept) {
+            let p = &prey[step.prey];
+            victims.retain(|v| v.job != p.job);
+            let shrunk = if step.whole { None } else { p.floor_seats.clone() };
+            victims.push(Victim { job: p.job, shrunk, cause: p.cause });
+        }
+        if victims.is_empty() {
+            return None;
+        }
+        for victim in &mut victims {
+            if victim.shrunk.is_some() {
+                victim.shrunk = Some(self.least_shrink(prey, victim.job, job, &found.placement, start));
+            }
+        }
+        let grace = victims.iter().map(|v| self.spec(v.job).grace).max().unwrap_or(Span::ZERO);
+        Some(Cleared { victims, start: self.now() + grace, placement: found.placement })
+    }
+
+    fn longest_grace(&self, prey: &[Prey], steps: &[Step]) -> Span {
+        steps.iter().map(|s| self.spec(prey[s.prey].job).grace).max().unwrap_or(Span::ZERO)
+    }
+
+    /// Takes a victim's room off the ledger and the shares (`gone`) or gives it back.
+    fn lift(&mut self, prey: &[Prey], step: &Step, gone: bool) {
+        let p = &prey[step.prey];
+        let spec = self.spec(p.job);
+        let floor = p.floor_seats.clone();
+        // Only what this step takes: the surplus, or the rest of the job.
+        let (before, after) = match (step.whole, floor) {
+            (false, Some(floor)) => (p.seats.clone(), floor),
+            (_, floor) => (self.lifted_already(p, floor), Placement::default()),
+        };
+        let (from, to) = if gone { (before, after) } else { (after, before) };
+        self.ledger.release(p.job, &p.seats, HoldKind::Running);
+        if !to.is_empty() {
+            self.ledger.hold(p.job, &spec, &to, HoldKind::Running, (Time(i64::MIN), p.ends), p.ends);
+        }
+        let (taken, given) = (self.tally(&spec, &from), self.tally(&spec, &to));
+        // A job that goes whole leaves its queue's count of running jobs too.
+        if gone && to.is_empty() {
+            self.shares.take(spec.queue, &taken);
+        } else if !gone && from.is_empty() {
+            self.shares.give(spec.queue, &given);
+        } else {
+            self.shares.shrink(spec.queue, &taken);
+            self.shares.grow(spec.queue, &given);
+        }
+    }
+
+    /// What a job holds when its whole-job step comes: its floor if its surplus went before, else all.
+    fn lifted_already(&self, p: &Prey, floor: Option<Placement>) -> Placement {
+        let held: u32 = p
+            .seats
+            .nodes()
+            .first()
+            .map_or(0, |&n| self.ledger.holds(n).filter(|h| h.job == p.job).map(|h| h.count).sum());
+        let full: u32 =
+            p.seats.nodes().first().map_or(0, |&n| p.seats.by_node().iter().filter(|c| c.0 == n).map(|c| c.2).sum());
+        match floor {
+            Some(floor) if held < full => floor,
+            _ => p.seats.clone(),
+        }
+    }
+
+    fn freed_nodes(&mut self, prey: &[Prey], step: &Step, from: Time, to: Time) -> Vec<(NodeIdx, Vec<i64>)> {
+        let nodes = prey[step.prey].seats.nodes();
+        nodes.into_iter().map(|node| (node, self.ledger.free_during(node, from, to))).collect()
+    }
+
+    fn enough_slots<R: Room>(&self, room: &R, domain: DomainIdx, demand: &super::Demand) -> bool {
+        let wanted = |shape: &crate::ids::ShapeIdx| room.pods_in(domain, *shape);
+        match &demand.shapes[..] {
+            [only] => wanted(only) >= demand.sizes.iter().map(|s| u64::from(*s)).sum(),
+            shapes => shapes.iter().all(|s| wanted(s) > 0),
+        }
+    }
+
+    fn quota_after(&mut self, job: JobIdx) -> bool {
+        let spec = self.spec(job);
+        let demand = self.demand(job);
+        self.shares.limit_left(spec.queue, &demand.plain).is_ok()
+            && (spec.preemptible || self.shares.within_guarantee(spec.queue, &demand.plain).is_ok())
+    }
+
+    /// Of a job's surplus, only as many steps as the taker's seats need.
+    fn least_shrink(
+        &mut self,
+        prey: &[Prey],
+        victim: JobIdx,
+        taker: JobIdx,
+        seats: &Placement,
+        start: Time,
+    ) -> Placement {
+        let Some(p) = prey.iter().find(|p| p.job == victim) else { return Placement::default() };
+        let spec = self.spec(victim);
+        let wanted: Vec<NodeIdx> = seats.nodes();
+        let needed = |kept: &Placement| kept.seats.iter().filter(|s| wanted.contains(&s.node)).count();
+        let floor = p.floor_seats.clone().unwrap_or_else(|| p.seats.clone());
+        let _ = (taker, start);
+        // Highest indexes go first; stop as soon as no seat that the taker wants is left above the floor.
+        let mut kept = p.seats.clone();
+        while needed(&kept) > needed(&floor) {
+            match one_step_less(&spec, &kept) {
+                Some(less) => kept = less,
+                None => break,
+            }
+        }
+        if kept == p.seats { floor } else { kept }
+    }
+}
+
+/// A job's seats at its floor; none if it has no surplus.
+fn at_floor(spec: &JobSpec, seats: &Placement) -> Option<Placement> {
+    let mut kept = seats.clone();
+    while let Some(less) = one_step_less(spec, &kept) {
+        kept = less;
+    }
+    (kept != *seats).then_some(kept)
+}
+
+/// One step (a pod or a slice) less of the last role that is above its floor: its highest indexes go.
+pub(super) fn one_step_less(spec: &JobSpec, seats: &Placement) -> Option<Placement> {
+    for (row, role) in spec.roles.iter().enumerate().rev() {
+        let count = seats.count(row);
+        if count < role.floor + role.step() {
+            continue;
+        }
+        let mut mine: Vec<u32> = seats.seats.iter().filter(|s| usize::from(s.role) == row).map(|s| s.index).collect();
+        mine.sort_unstable();
+        let cut = mine[mine.len() - role.step() as usize];
+        let kept = seats.seats.iter().filter(|s| usize::from(s.role) != row || s.index < cut).copied().collect();
+        return Some(Placement { seats: kept });
+    }
+    None
+}

@@ -1,0 +1,86 @@
+//! The smallest stories of a plan: start, wait with a date, pass without delaying, and nothing more to do.
+
+use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role, Waiting};
+use berth_planner::plan::Action;
+use berth_planner::policy::Policy;
+use berth_planner::queue::Queue;
+use berth_planner::resources::{Amounts, ResourceTable};
+use berth_planner::shape::{NodeSet, Shape};
+use berth_planner::state::{ClusterState, NodeState};
+use berth_planner::topology::{NodePath, PoolSpec};
+use berth_planner::{JobIdx, QueueIdx, Span, Time, plan};
+
+fn cluster(nodes: usize) -> ClusterState {
+    let mut state = ClusterState::new();
+    let gpu = state.resources.intern("nvidia.com/gpu");
+    let mut allocatable = Amounts::default();
+    allocatable.set(gpu, 8);
+    allocatable.set(ResourceTable::PODS, 110);
+    let list = (0..nodes)
+        .map(|n| {
+            let path = NodePath { pool: 0, path: vec![], name: format!("n{n}").into() };
+            (path, NodeState { allocatable: allocatable.clone(), ..NodeState::default() })
+        })
+        .collect();
+    state.set_nodes(&[PoolSpec { name: "".into(), levels: vec![], growable: false }], list);
+    state.set_queue(Queue::open("default", QueueIdx::ROOT));
+    state
+}
+
+fn submit(state: &mut ClusterState, name: &str, pods: u32, limit_s: i64, at: Time) -> JobIdx {
+    let gpu = state.resources.intern("nvidia.com/gpu");
+    let mut requests = Amounts::default();
+    requests.set(gpu, 8);
+    requests.set(ResourceTable::PODS, 1);
+    let count = state.nodes().len();
+    let shape = state.shapes.intern(Shape { requests, filter: "".into(), eligible: NodeSet::of(count, |_| true) });
+    let spec = JobSpec {
+        key: name.into(),
+        uid: name.into(),
+        user: "u".into(),
+        queue: state.find_queue("default").expect("made above"),
+        priority: 0,
+        preemptible: true,
+        max_runtime: Span::from_secs(limit_s),
+        grace: Span::ZERO,
+        expected_runtime: None,
+        checkpoint_every: None,
+        locality: Locality::default(),
+        communication: Communication::AllReduce,
+        resizable: true,
+        replaces_members: false,
+        roles: vec![Role { name: "worker".into(), shape, replicas: pods, floor: pods, slice: None }],
+    };
+    state.add_job(spec, at, 0, Phase::Waiting(Box::new(Waiting::default())))
+}
+
+fn step(state: &mut ClusterState, now: Time) -> Vec<Action> {
+    let plan = plan(&state.at(now), &Policy::standard());
+    for action in &plan.actions {
+        state.apply(action, now);
+    }
+    state.planned();
+    state.audit().expect("tables agree");
+    plan.actions
+}
+
+#[test]
+fn a_gang_starts_a_large_one_gets_a_date_and_a_short_one_passes_it() {
+    let mut state = cluster(4);
+    let now = Time::ZERO;
+    submit(&mut state, "first", 3, 3600, now);
+    let large = submit(&mut state, "large", 4, 3600, now);
+    let long = submit(&mut state, "long", 1, 7200, now);
+    let short = submit(&mut state, "short", 1, 600, now);
+    let actions = step(&mut state, now);
+    assert!(matches!(&actions[0], Action::Start { placement, .. } if placement.len() == 3));
+    assert!(
+        matches!(&actions[1], Action::Reserve { job, start, .. } if *job == large && *start == Time::from_secs(3600))
+    );
+    assert!(
+        matches!(&actions[2], Action::Reserve { job, start, .. } if *job == long && *start == Time::from_secs(7200))
+    );
+    assert!(matches!(&actions[3], Action::Start { job, .. } if *job == short));
+    assert_eq!(actions.len(), 4);
+    assert!(step(&mut state, now).is_empty(), "planning again changes nothing");
+}
