@@ -6,7 +6,9 @@
 
 use crate::error::{Fault, FieldFault};
 use crds::names::taints;
-use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -260,7 +262,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn mk_node(labels: Value, taints: Value) -> Node {
-        serde_json::from_value(json!({"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": taints}})).expect("a node")
+        serde_json::from_value(json!({"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": taints}}))
+            .expect("a node")
     }
 
     fn of(spec: Value) -> Constraints {
@@ -305,7 +308,8 @@ mod tests {
 
     #[test]
     fn taints_repel_unless_tolerated_and_state_is_not_asked() {
-        let tainted = |key: &str, effect: &str| mk_node(json!({}), json!([{"key": key, "value": "v", "effect": effect}]));
+        let tainted =
+            |key: &str, effect: &str| mk_node(json!({}), json!([{"key": key, "value": "v", "effect": effect}]));
         let plain = of(json!({}));
         assert!(!plain.allows(&tainted("team", "NoSchedule")));
         assert!(!plain.allows(&tainted("team", "NoExecute")));

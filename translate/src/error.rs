@@ -50,7 +50,9 @@ pub enum Fault {
     #[error("{0}; use matchLabels, or matchExpressions with In, NotIn, Exists, DoesNotExist")]
     Selector(String),
     /// A window that does not parse.
-    #[error("\"{0}\" is no window; write START/END with both in RFC 3339, such as 2026-01-31T09:00:00Z/2026-01-31T17:00:00Z")]
+    #[error(
+        "\"{0}\" is no window; write START/END with both in RFC 3339, such as 2026-01-31T09:00:00Z/2026-01-31T17:00:00Z"
+    )]
     Window(String),
     /// A queue that does not exist.
     #[error("queue \"{0}\" does not exist; name one that kubectl get bq shows, or have it made")]
@@ -65,7 +67,9 @@ pub enum Fault {
     #[error("the queue would be its own ancestor through \"{0}\"; choose another parent")]
     QueueCycle(String),
     /// A quota key for a pool that does not exist.
-    #[error("\"{pool}\" in \"{key}\" is no Topology; name one that kubectl get btopo shows, or write the resource alone")]
+    #[error(
+        "\"{pool}\" in \"{key}\" is no Topology; name one that kubectl get btopo shows, or write the resource alone"
+    )]
     UnknownPool {
         /// The key as written.
         key: String,

@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn announced_windows_are_read_and_bad_ones_named() {
-        let noted = |text: &str| mk_node(json!({"metadata": {"name": "n1", "annotations": {"berth.dev/unavailable": text}}}));
+        let noted =
+            |text: &str| mk_node(json!({"metadata": {"name": "n1", "annotations": {"berth.dev/unavailable": text}}}));
         let two = noted("1970-01-01T02:00:00Z/1970-01-01T03:00:00Z, 1970-01-01T00:00:00Z/1970-01-01T00:00:10Z");
         let want = vec![(Time::ZERO, Time::from_secs(10)), (Time::from_secs(7200), Time::from_secs(10_800))];
         assert_eq!(windows(&two), Ok(want));

@@ -209,7 +209,8 @@ mod tests {
 
     #[test]
     fn a_wrong_amount_is_named_by_container() {
-        let spec: PodSpec = serde_json::from_value(json!({"containers": [{"name": "a", "resources": cpu("two")}]})).expect("a spec");
+        let spec: PodSpec =
+            serde_json::from_value(json!({"containers": [{"name": "a", "resources": cpu("two")}]})).expect("a spec");
         let fault = PodAsk::of_ours(&spec).expect_err("no quantity");
         assert_eq!(fault.field, "containers[0].resources.requests[cpu]");
     }

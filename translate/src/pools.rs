@@ -143,7 +143,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn mk_topology(name: &str, spec: Value) -> Topology {
-        let object = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Topology", "metadata": {"name": name}, "spec": spec});
+        let object =
+            json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Topology", "metadata": {"name": name}, "spec": spec});
         serde_json::from_value(object).expect("a Topology")
     }
 
@@ -178,7 +179,11 @@ mod tests {
         let topology = mk_topology("default", two_levels(Value::Null));
         let map = PoolMap::of(&[&topology]).expect("readable");
         for word in ["", "none", "Unknown", "no-topology", "00000000-0000-0000-0000-000000000000.32766"] {
-            assert_eq!(path(&map.place(&mk_node(json!({"new/block": word, "rack": "r1"})))), Vec::<&str>::new(), "{word:?}");
+            assert_eq!(
+                path(&map.place(&mk_node(json!({"new/block": word, "rack": "r1"})))),
+                Vec::<&str>::new(),
+                "{word:?}"
+            );
         }
     }
 
