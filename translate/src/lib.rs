@@ -8,6 +8,7 @@
 //! - [`queue`], [`job`]: queues and jobs as the planner reads them.
 //! - [`berth`], [`adopt`]: plans as objects, and what of a plan survives in objects.
 //! - [`lifecycle`]: what follows when pods end, and every object made for a job.
+
 // Fixtures take `json!` literals, which read better as values.
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 

@@ -95,13 +95,7 @@ fn coordinator(job: &TrainingJob, name: &str) -> String {
     naming::address(name, first, 0)
 }
 
-fn torch(
-    job: &TrainingJob,
-    berth: &Berth,
-    member: &Member<'_>,
-    host: &str,
-    port: i32,
-) -> Vec<(&'static str, String)> {
+fn torch(job: &TrainingJob, berth: &Berth, member: &Member<'_>, host: &str, port: i32) -> Vec<(&'static str, String)> {
     let elastic = job.spec.roles.iter().any(crds::v1alpha1::Role::is_elastic);
     let nodes =
         if elastic { format!("{}:{}", job.spec.floor_pods(), job.spec.max_pods()) } else { member.world.to_string() };
