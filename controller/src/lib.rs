@@ -1,1 +1,10 @@
-//! Placeholder of the controller crate.
+//! The controller of Berth: it watches the cluster, keeps the planner's picture of it, plans at its own pace, and
+//! carries plans out by the commit protocol.
+//!
+//! Flow: [`watch`] -> [`state`] -> snapshot -> plan -> check -> [`commit`] -> watch. One task owns all mutable state
+//! ([`engine`]); everybody else sends it messages over one bounded channel.
+//!
+//! Invariant: only [`commit`] writes to the API server (and [`lease`] its Lease).
+
+pub mod commit;
+pub mod metrics;
