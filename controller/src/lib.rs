@@ -6,5 +6,11 @@
 //!
 //! Invariant: only [`commit`] writes to the API server (and [`lease`] its Lease).
 
+pub mod args;
 pub mod commit;
+pub mod health;
+pub mod http;
+pub mod lease;
 pub mod metrics;
+pub mod telemetry;
+pub mod watch;

@@ -1,0 +1,103 @@
+//! The kinds that are watched, each with what is kept of it.
+
+use super::prune::{bare, node, pod};
+use super::{Change, Watcher};
+use crate::health::Pulse;
+use crate::metrics::Metrics;
+use crds::{Berth, Queue, Topology, TrainingJob};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod, ResourceQuota};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// A change of some object of the cluster.
+#[derive(Clone, Debug)]
+pub enum Delta {
+    /// A node.
+    Node(Change<Node>),
+    /// A pod that is bound, ours or not.
+    Pod(Change<Pod>),
+    /// A job, if it can be read.
+    Job(Change<DeserializeGuard<TrainingJob>>),
+    /// A queue, if it can be read.
+    Queue(Change<DeserializeGuard<Queue>>),
+    /// A topology, if it can be read.
+    Topology(Change<DeserializeGuard<Topology>>),
+    /// A Berth, if it can be read.
+    Berth(Change<DeserializeGuard<Berth>>),
+    /// A priority class.
+    PriorityClass(Change<PriorityClass>),
+    /// A namespace.
+    Namespace(Change<Namespace>),
+    /// A limit range.
+    LimitRange(Change<LimitRange>),
+    /// A quota of a namespace.
+    ResourceQuota(Change<ResourceQuota>),
+    /// A runtime class.
+    RuntimeClass(Change<RuntimeClass>),
+    /// A disruption budget.
+    DisruptionBudget(Change<PodDisruptionBudget>),
+}
+
+/// Every kind that is watched, by the name used in health and metrics.
+pub const KINDS: [&str; 12] = [
+    "Node",
+    "Pod",
+    "TrainingJob",
+    "Queue",
+    "Topology",
+    "Berth",
+    "PriorityClass",
+    "Namespace",
+    "LimitRange",
+    "ResourceQuota",
+    "RuntimeClass",
+    "PodDisruptionBudget",
+];
+
+/// What all watchers share.
+#[derive(Clone)]
+struct Shared {
+    client: Client,
+    sender: mpsc::Sender<Delta>,
+    pulse: Arc<Pulse>,
+    metrics: Arc<Metrics>,
+}
+
+/// Begins all watches; they end when the receiver is dropped.
+pub fn spawn_all(client: Client, sender: mpsc::Sender<Delta>, pulse: Arc<Pulse>, metrics: Arc<Metrics>) {
+    pulse.expect(&KINDS);
+    let shared = Shared { client, sender, pulse, metrics };
+    shared.spawn::<Node>("Node", None, node, Delta::Node);
+    // Usage needs every bound pod, whoever bound it; pods that wait for other schedulers are not our business.
+    shared.spawn::<Pod>("Pod", Some("spec.nodeName!="), pod, Delta::Pod);
+    shared.spawn::<DeserializeGuard<TrainingJob>>("TrainingJob", None, |_| {}, Delta::Job);
+    shared.spawn::<DeserializeGuard<Queue>>("Queue", None, |_| {}, Delta::Queue);
+    shared.spawn::<DeserializeGuard<Topology>>("Topology", None, |_| {}, Delta::Topology);
+    shared.spawn::<DeserializeGuard<Berth>>("Berth", None, |_| {}, Delta::Berth);
+    shared.spawn::<PriorityClass>("PriorityClass", None, bare, Delta::PriorityClass);
+    shared.spawn::<Namespace>("Namespace", None, |_| {}, Delta::Namespace);
+    shared.spawn::<LimitRange>("LimitRange", None, bare, Delta::LimitRange);
+    shared.spawn::<ResourceQuota>("ResourceQuota", None, bare, Delta::ResourceQuota);
+    shared.spawn::<RuntimeClass>("RuntimeClass", None, bare, Delta::RuntimeClass);
+    shared.spawn::<PodDisruptionBudget>("PodDisruptionBudget", None, bare, Delta::DisruptionBudget);
+}
+
+impl Shared {
+    fn spawn<K>(&self, kind: &'static str, fields: Option<&'static str>, prune: fn(&mut K), wrap: fn(Change<K>) -> Delta)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K::DynamicType: Default,
+    {
+        let Self { client, sender, pulse, metrics } = self.clone();
+        let watcher = Watcher { kind, api: Api::all(client), fields, prune, wrap, sender, pulse, metrics };
+        tokio::spawn(watcher.run());
+    }
+}
