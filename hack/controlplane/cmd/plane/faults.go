@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -56,21 +55,15 @@ func restartCommand(ctx context.Context, flags *flag.FlagSet, args []string) err
 	if err := cluster.Restart(dir, name, *grace); err != nil || *wait == 0 {
 		return err
 	}
-	client, err := admin(dir)
+	state, err := cluster.Load(dir)
 	if err != nil {
 		return err
 	}
-	for {
-		err := client.Do(ctx, http.MethodGet, "/readyz", kube.JSON, nil, nil)
-		if err == nil {
-			logf("%s restarted in %s", name, time.Since(begin).Round(time.Millisecond))
-			return nil
-		}
-		if ctx.Err() != nil || time.Since(begin) > *wait {
-			return fmt.Errorf("not ready after %s: %w", *wait, err)
-		}
-		time.Sleep(50 * time.Millisecond)
+	if err := state.Ready(ctx, *wait); err != nil {
+		return err
 	}
+	logf("%s restarted and the API server ready in %s", name, time.Since(begin).Round(time.Millisecond))
+	return nil
 }
 
 func pauseCommand(_ context.Context, flags *flag.FlagSet, args []string) error {

@@ -25,6 +25,7 @@ func nodesCommand(ctx context.Context, flags *flag.FlagSet, args []string) error
 	flags.StringVar(&shape.BlockLabel, "block-label", "fabric.topograph.run/tier-1", "label that names the block")
 	flags.StringVar(&shape.RackLabel, "rack-label", "fabric.topograph.run/tier-0", "label that names the rack within its block")
 	flags.StringVar(&shape.Prefix, "prefix", "", "put before every node's name")
+	remove := flags.Bool("remove", false, "remove all fake nodes instead")
 	timeout := flags.Duration("timeout", 3*time.Minute, "give up after this long")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -38,6 +39,9 @@ func nodesCommand(ctx context.Context, flags *flag.FlagSet, args []string) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
+	if *remove {
+		return load.RemoveNodes(ctx, client)
+	}
 	begin := time.Now()
 	count, err := load.CreateNodes(ctx, client, shape)
 	if err == nil {

@@ -15,7 +15,8 @@ const serviceRange, firstServiceIP = "10.96.0.0/16", "10.96.0.1"
 // podRange is where KWOK takes pod addresses from.
 const podRange = "10.128.0.0/9"
 
-// fakeNode is the annotation by which KWOK knows its nodes; without it a node is left alone.
+// fakeNode is the label by which KWOK knows its nodes; without it a node is left alone. (By the annotation of the same
+// name it would go on managing a node that has lost it.)
 const fakeNode = "kwok.x-k8s.io/node=fake"
 
 // controllers that a Berth cluster relies on, by name: fewer than all of them start faster and take less memory.
@@ -65,12 +66,14 @@ func (s *State) apiServerSpec(port int) proc.Spec {
 		"--authorization-mode=Node,RBAC",
 		// Beside the defaults: what kubeadm adds, and the check that who blocks an owner's deletion may do so.
 		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+		// It taints every new node as not ready until the node controller has seen it: a write for each of thousands of nodes
+		// that are ready from the start. The controller still taints those that are not.
+		"--disable-admission-plugins=TaintNodesByCondition",
 		"--allow-privileged=true",
-		"--enable-aggregator-routing=true", // resolves a webhook's Service of type ExternalName, see README
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
 		"--profiling=false",
-	})
+	}, "GOGC=200") // memory is cheaper here than the collector's time
 }
 
 // managerSpec lets nodes live without heartbeats (a thousand fake ones would keep a small machine busy): only a Ready
@@ -97,7 +100,7 @@ func (s *State) kwokSpec(configs []string) proc.Spec {
 	args := []string{
 		"--kubeconfig=" + s.internalKubeconfig("kwok"),
 		"--manage-all-nodes=false",
-		"--manage-nodes-with-annotation-selector=" + fakeNode,
+		"--manage-nodes-with-label-selector=" + fakeNode,
 		"--node-lease-duration-seconds=0",
 		"--cidr=" + podRange,
 	}

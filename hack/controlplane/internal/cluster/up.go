@@ -43,14 +43,14 @@ func Up(ctx context.Context, options Options) (*State, error) {
 		return nil, fmt.Errorf("a control plane runs in %s already: `plane down --dir %s` ends it", dir, dir)
 	}
 	begin := time.Now()
+	if path := os.Getenv("KUBECONFIG"); path != "" && os.Getenv("BERTH_USE_CLUSTER") == "1" {
+		return adopt(ctx, dir, path, options)
+	}
 	paths, err := tools.Find(ctx, options.Root, options.Log)
 	if err != nil {
 		return nil, err
 	}
 	options.Log("tools ready in %s", since(begin))
-	if path := os.Getenv("KUBECONFIG"); path != "" && os.Getenv("BERTH_USE_CLUSTER") == "1" {
-		return adopt(dir, path, paths)
-	}
 	// A free port may be taken between choosing and listening: then everything starts again with others.
 	for try := 1; ; try++ {
 		state, err := start(ctx, dir, paths, options)
@@ -65,8 +65,12 @@ func Up(ctx context.Context, options Options) (*State, error) {
 	}
 }
 
-// adopt uses the cluster of KUBECONFIG and starts nothing.
-func adopt(dir, path string, paths tools.Paths) (*State, error) {
+// adopt uses the cluster of KUBECONFIG and starts nothing; of the tools only kubectl is wanted.
+func adopt(ctx context.Context, dir, path string, options Options) (*State, error) {
+	paths, err := tools.Find(ctx, options.Root, options.Log, tools.Kubectl)
+	if err != nil {
+		return nil, err
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("KUBECONFIG (one file is wanted): %w", err)
@@ -80,7 +84,16 @@ func adopt(dir, path string, paths tools.Paths) (*State, error) {
 		return nil, err
 	}
 	state.Server = client.Server()
-	return state, state.save()
+	if err := state.save(); err != nil {
+		return nil, err
+	}
+	for _, manifest := range options.Before {
+		if err := state.apply(ctx, manifest); err != nil {
+			return nil, err
+		}
+	}
+	options.Log("using the cluster at %s", state.Server)
+	return state, nil
 }
 
 func start(ctx context.Context, dir string, paths tools.Paths, options Options) (_ *State, err error) {
@@ -110,7 +123,7 @@ func start(ctx context.Context, dir string, paths tools.Paths, options Options) 
 			return nil, err
 		}
 	}
-	if err := state.waitReady(ctx); err != nil {
+	if err := state.Ready(ctx, time.Minute); err != nil {
 		return nil, err
 	}
 	options.Log("etcd and kube-apiserver ready in %s", since(begin))
@@ -147,13 +160,13 @@ func (s *State) launch(spec proc.Spec) error {
 	return s.save()
 }
 
-// waitReady polls /readyz.
-func (s *State) waitReady(ctx context.Context) error {
+// Ready waits until the API server is ready, and fails at once if it or etcd has ended.
+func (s *State) Ready(ctx context.Context, within time.Duration) error {
 	client, err := s.Admin()
 	if err != nil {
 		return err
 	}
-	return s.poll(ctx, "kube-apiserver to be ready", time.Minute, func(ctx context.Context) error {
+	return s.poll(ctx, "kube-apiserver to be ready", within, []string{tools.Etcd, tools.APIServer}, func(ctx context.Context) error {
 		return client.Do(ctx, http.MethodGet, "/readyz", kube.JSON, nil, nil)
 	})
 }
@@ -164,15 +177,15 @@ func (s *State) waitControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.poll(ctx, "the controllers to furnish namespace default", time.Minute, func(ctx context.Context) error {
+	return s.poll(ctx, "the controllers to furnish namespace default", time.Minute, order, func(ctx context.Context) error {
 		return errors.Join(
 			client.Get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil),
 			client.Get(ctx, "/api/v1/namespaces/default/configmaps/kube-root-ca.crt", nil))
 	})
 }
 
-// poll repeats a check until it passes; a process of ours that ends meanwhile is reported with the end of its log.
-func (s *State) poll(ctx context.Context, what string, within time.Duration, check func(context.Context) error) error {
+// poll repeats a check until it passes; a process it needs that has ended is reported with the end of its log.
+func (s *State) poll(ctx context.Context, what string, within time.Duration, needs []string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
@@ -180,7 +193,7 @@ func (s *State) poll(ctx context.Context, what string, within time.Duration, che
 		if err == nil {
 			return nil
 		}
-		for _, name := range order {
+		for _, name := range needs {
 			if process := s.Procs[name]; process != nil && !process.Alive() {
 				return fmt.Errorf("%s ended while waiting for %s:\n%s", name, what, s.logTail(name))
 			}

@@ -50,11 +50,10 @@ func (s Shape) manifest(node Node, now string) object {
 	return object{
 		"apiVersion": "v1", "kind": "Node",
 		"metadata": object{
-			"name":        node.Name,
-			"annotations": object{"kwok.x-k8s.io/node": "fake"},
+			"name": node.Name,
 			"labels": object{
 				s.BlockLabel: node.Block, s.RackLabel: node.Rack,
-				"kubernetes.io/hostname": node.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "type": "kwok",
+				"kubernetes.io/hostname": node.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "type": "kwok", "kwok.x-k8s.io/node": "fake",
 			},
 		},
 		"status": object{
@@ -77,25 +76,36 @@ func ready(status, now string) object {
 	return object{"type": "Ready", "status": status, "reason": reason, "message": "fake kubelet", "lastHeartbeatTime": now, "lastTransitionTime": now}
 }
 
-// CreateNodes creates the nodes of a shape and waits until each is Ready and free of the taint that every new node gets.
+// CreateNodes creates the nodes of a shape and waits until each is Ready and not tainted.
 func CreateNodes(ctx context.Context, client *kube.Client, shape Shape) (int, error) {
 	nodes := shape.List()
 	now := time.Now().UTC().Format(time.RFC3339)
-	err := each(ctx, 32, len(nodes), func(ctx context.Context, i int) error {
-		err := client.Post(ctx, "/api/v1/nodes", shape.manifest(nodes[i], now), nil)
-		if kube.IsConflict(err) {
-			return nil // it is there already
-		}
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
 	names := map[string]bool{}
 	for _, node := range nodes {
 		names[node.Name] = true
 	}
+	err := each(ctx, 32, len(nodes), func(ctx context.Context, i int) error {
+		return register(ctx, client, shape.manifest(nodes[i], now))
+	})
+	if err != nil {
+		return 0, err
+	}
 	return len(nodes), waitNodes(ctx, client, names)
+}
+
+// register creates one node.
+func register(ctx context.Context, client *kube.Client, manifest object) error {
+	err := client.Post(ctx, "/api/v1/nodes", manifest, nil)
+	if kube.IsConflict(err) {
+		return nil // it is there already
+	}
+	return err
+}
+
+// RemoveNodes deletes all fake nodes in one request. Pods bound to them stay until the pod garbage collector notices.
+func RemoveNodes(ctx context.Context, client *kube.Client) error {
+	path := "/api/v1/nodes?" + url.Values{"labelSelector": {"type=kwok"}}.Encode()
+	return client.Do(ctx, http.MethodDelete, path, kube.JSON, nil, nil)
 }
 
 func waitNodes(ctx context.Context, client *kube.Client, names map[string]bool) error {
@@ -110,7 +120,7 @@ func waitNodes(ctx context.Context, client *kube.Client, names map[string]bool) 
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%d of %d nodes are not Ready or still tainted: %w", pending, len(names), ctx.Err())
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(time.Second): // a list of thousands of nodes is work for the server that creates them
 		}
 	}
 }
@@ -160,9 +170,9 @@ func HealNode(ctx context.Context, client *kube.Client, name string) error {
 	return setNode(ctx, client, name, "fake", "True")
 }
 
-func setNode(ctx context.Context, client *kube.Client, name string, annotation any, status string) error {
+func setNode(ctx context.Context, client *kube.Client, name string, label any, status string) error {
 	path := "/api/v1/nodes/" + url.PathEscape(name)
-	patch := object{"metadata": object{"annotations": object{"kwok.x-k8s.io/node": annotation}}}
+	patch := object{"metadata": object{"labels": object{"kwok.x-k8s.io/node": label}}}
 	if err := client.Do(ctx, http.MethodPatch, path, kube.Merge, patch, nil); err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}

@@ -82,19 +82,17 @@ func fakeNodes(ctx context.Context, client *kube.Client) ([]string, error) {
 	var list struct {
 		Items []struct {
 			Metadata struct {
-				Name        string            `json:"name"`
-				Annotations map[string]string `json:"annotations"`
+				Name string `json:"name"`
 			} `json:"metadata"`
 		} `json:"items"`
 	}
-	if err := client.Get(ctx, "/api/v1/nodes", &list); err != nil {
+	query := url.Values{"labelSelector": {"kwok.x-k8s.io/node=fake"}}
+	if err := client.Get(ctx, "/api/v1/nodes?"+query.Encode(), &list); err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, node := range list.Items {
-		if node.Metadata.Annotations["kwok.x-k8s.io/node"] == "fake" {
-			names = append(names, node.Metadata.Name)
-		}
+		names = append(names, node.Metadata.Name)
 	}
 	return names, nil
 }

@@ -27,8 +27,6 @@ type Process struct {
 	Spec
 	PID  int    `json:"pid"`
 	Born uint64 `json:"born"`
-
-	exited <-chan error
 }
 
 // Start runs the command in a session of its own, with output appended to its log.
@@ -45,30 +43,26 @@ func Start(spec Spec) (*Process, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- command.Wait() }() // reap, or a dead child would look alive
-	born, _ := stat(command.Process.Pid)
-	return &Process{Spec: spec, PID: command.Process.Pid, Born: born, exited: exited}, nil
+	go func() { _ = command.Wait() }() // reap
+	pid := command.Process.Pid
+	return &Process{Spec: spec, PID: pid, Born: Born(pid)}, nil
 }
-
-// Exited is closed over by whoever started the process; it is nil for one read from a file.
-func (p *Process) Exited() <-chan error { return p.exited }
 
 // Alive tells whether this very process still runs.
 func (p *Process) Alive() bool { return p.PID > 0 && Same(p.PID, p.Born) }
 
 // Same tells whether the pid still belongs to the process born then.
 func Same(pid int, born uint64) bool {
-	if now, state := stat(pid); now != 0 {
-		return state != "Z" && (born == 0 || now == born)
+	if now, found := stat(pid); found {
+		return !now.over && (born == 0 || now.born == born)
 	}
 	return !procMounted() && syscall.Kill(pid, 0) == nil
 }
 
 // Born returns the start time of a pid, to hand to Same later.
 func Born(pid int) uint64 {
-	born, _ := stat(pid)
-	return born
+	now, _ := stat(pid)
+	return now.born
 }
 
 // Signal sends to the whole process group.
@@ -111,23 +105,31 @@ func (p *Process) gone(within time.Duration) bool {
 	}
 }
 
-// stat reads start time and state of a pid from /proc; zero if there is no such process, or no /proc.
-func stat(pid int) (born uint64, state string) {
+// life is what /proc says of a pid.
+type life struct {
+	born uint64
+	// over: only a record waits to be reaped. A leader shows as a zombie while its threads still end and hold the process's
+	// ports, hence the count of threads.
+	over bool
+}
+
+// stat reads /proc; not found if there is no such process, or no /proc.
+func stat(pid int) (life, bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0, ""
+		return life{}, false
 	}
 	// The command name may hold spaces and brackets: fields are counted after the last one.
 	_, rest, found := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), " ")
 	fields := strings.Fields(rest)
 	if !found || len(fields) < 20 {
-		return 0, ""
+		return life{}, false
 	}
-	born, err = strconv.ParseUint(fields[19], 10, 64)
+	born, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
-		return 0, ""
+		return life{}, false
 	}
-	return born, fields[0]
+	return life{born: born, over: fields[0] == "X" || fields[0] == "Z" && (fields[17] == "0" || fields[17] == "1")}, true
 }
 
 func procMounted() bool {

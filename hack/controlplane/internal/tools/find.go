@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -15,11 +16,14 @@ type Paths map[string]string
 // Logf prints one line of progress.
 type Logf func(format string, args ...any)
 
-// Find locates every tool: KUBEBUILDER_ASSETS first, then PATH, then our cache, which is filled by building what is missing.
-// A binary found elsewhere is taken only if its version will do; a refusal is said, not silent.
-func Find(ctx context.Context, root string, log Logf) (Paths, error) {
+// Find locates the tools named (none: all): KUBEBUILDER_ASSETS first, then PATH, then our cache, which is filled by building what is
+// missing. A binary found elsewhere is taken only if its version will do; a refusal is said, not silent.
+func Find(ctx context.Context, root string, log Logf, names ...string) (Paths, error) {
 	paths := Paths{}
 	for _, spec := range Specs() {
+		if len(names) > 0 && !slices.Contains(names, spec.Name) {
+			continue
+		}
 		pinned, err := spec.pinned(root)
 		if err != nil {
 			return nil, err
