@@ -76,7 +76,11 @@ impl<'a> Users<'a> {
         let of_total = |(resource, value): (&ResourceIdx, &i128)| {
             let key = QuotaKey { pool: None, resource: *resource };
             let total = self.snapshot.state.totals().get(&key).copied().unwrap_or(0).max(0).unsigned_abs();
-            if total == 0 { Ratio::ZERO } else { Ratio::new(value.max(&0).unsigned_abs(), u128::from(total)) }
+            if total == 0 {
+                Ratio::ZERO
+            } else {
+                Ratio::new(value.max(&0).unsigned_abs(), u128::from(total) * FINE.unsigned_abs())
+            }
         };
         use_.iter().map(of_total).max().unwrap_or(Ratio::ZERO)
     }
