@@ -8,6 +8,7 @@
 //! [`state::ClusterState::at`] lends it as a [`state::Snapshot`]; `plan` answers with a [`plan::Plan`];
 //! `check` judges that plan by other means before anybody acts on it.
 
+pub mod check;
 mod cycle;
 pub mod ids;
 pub mod job;
