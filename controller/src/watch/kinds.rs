@@ -47,7 +47,7 @@ pub enum Delta {
 }
 
 /// Every kind that is watched, by the name used in health and metrics.
-pub const KINDS: [&str; 12] = [
+const KINDS: [&str; 12] = [
     "Node",
     "Pod",
     "TrainingJob",
