@@ -9,6 +9,8 @@
 
 // KubeSchema copies each struct into a function body, where `pub` reaches nobody.
 #![allow(unreachable_pub)]
+// Columns of a kind share their attribute names; the lint takes them for repetitions.
+#![allow(clippy::duplicated_attributes)]
 
 #[cfg(feature = "cel")]
 pub mod cel;

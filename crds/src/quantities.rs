@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Resource name (or `<topology>/<resource>` in a queue) to amount.
 pub type ResourceList = BTreeMap<String, Quantity>;
 
-/// Most resources one list may name; bounds what the API server's rules have to look at.
-pub const MAX_RESOURCES: u32 = 16;
+/// Most resources one list may name. With 16 the rule that compares two lists is over the API server's cost limit.
+pub const MAX_RESOURCES: u32 = 15;
 
 /// Reads `{"nvidia.com/gpu": 8}` like `{"nvidia.com/gpu": "8"}`: the typed Quantity knows strings only.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ResourceList, D::Error> {

@@ -7,7 +7,8 @@ use super::rule;
 fn stays(field: &str) -> Rule {
     rule(
         format!("self.{field} == oldSelf.{field}"),
-        format!("'spec.{field} cannot change: a Berth belongs to one incarnation of one job'"),
+        &format!("spec.{field} cannot change: a Berth belongs to one incarnation of one job"),
+        &[],
         &format!(".{field}"),
     )
 }
@@ -27,7 +28,8 @@ pub(crate) fn incarnation_stays() -> Rule {
 pub(crate) fn released_is_final() -> Rule {
     rule(
         "oldSelf.state != 'Released' || self.state == 'Released'",
-        "'spec.state is ' + self.state + ', but the Berth was Released: make a new one'",
+        "spec.state is %s, but the Berth was Released: make a new one",
+        &["self.state"],
         ".state",
     )
 }
@@ -35,7 +37,8 @@ pub(crate) fn released_is_final() -> Rule {
 pub(crate) fn committed_is_not_taken_back() -> Rule {
     rule(
         "oldSelf.state != 'Committed' || self.state != 'Reserved'",
-        "'spec.state is Reserved, but the Berth was Committed: release it first'",
+        "spec.state is Reserved, but the Berth was Committed: release it first",
+        &[],
         ".state",
     )
 }
@@ -43,7 +46,8 @@ pub(crate) fn committed_is_not_taken_back() -> Rule {
 pub(crate) fn end_after_start() -> Rule {
     rule(
         "!has(self.start) || !has(self.end) || self.start <= self.end",
-        "'spec.end is before spec.start: a window ends after it begins'",
+        "spec.end is before spec.start: a window ends after it begins",
+        &[],
         ".end",
     )
 }

@@ -15,7 +15,8 @@ const HELD_REMEDY: &str = "while the job holds nodes: set suspend: true first, o
 pub(crate) fn name_is_a_service_name() -> Rule {
     rule(
         "size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-        "'metadata.name is \"' + self.metadata.name + '\": it also names a Service, so it must be at most 63 lower-case letters, digits and dashes, begin with a letter and not end with a dash'",
+        "metadata.name is \"%s\": it also names a Service, so it must be at most 63 lower-case letters, digits and dashes, begin with a letter and not end with a dash",
+        &["self.metadata.name"],
         "",
     )
 }
@@ -24,9 +25,8 @@ pub(crate) fn host_names_fit() -> Rule {
     let fits = "size(self.metadata.name) + size(r.name) + size(string(r.replicas - 1)) + 2 <= 63";
     rule(
         format!("self.spec.roles.all(r, {fits})"),
-        format!(
-            "'metadata.name is \"' + self.metadata.name + '\": the host name of the last pod of role \"' + self.spec.roles.filter(r, !({fits}))[0].name + '\" (job-role-index) would be over 63 characters: shorten the name of the job or of the role'"
-        ),
+        "metadata.name is \"%s\": the host name of the last pod of role \"%s\" (job-role-index) would be over 63 characters: shorten the name of the job or of the role",
+        &["self.metadata.name", &format!("self.spec.roles.filter(r, !({fits}))[0].name")],
         "",
     )
 }
@@ -35,7 +35,8 @@ pub(crate) fn host_names_fit() -> Rule {
 fn stays(path: &str) -> Rule {
     rule(
         format!("!({HELD}) || self.spec.{path} == oldSelf.spec.{path}"),
-        format!("'spec.{path} cannot change {HELD_REMEDY}'"),
+        &format!("spec.{path} cannot change {HELD_REMEDY}"),
+        &[],
         &format!(".spec.{path}"),
     )
 }
@@ -46,7 +47,8 @@ fn optional_stays(path: &str) -> Rule {
     );
     rule(
         format!("!({HELD}) || ({same})"),
-        format!("'spec.{path} cannot change {HELD_REMEDY}'"),
+        &format!("spec.{path} cannot change {HELD_REMEDY}"),
+        &[],
         &format!(".spec.{path}"),
     )
 }
@@ -91,7 +93,8 @@ pub(crate) fn roles_stay_while_held() -> Rule {
         format!(
             "!({HELD}) || (size(self.spec.roles) == size(oldSelf.spec.roles) && self.spec.roles.all(r, oldSelf.spec.roles.exists(o, {same})))"
         ),
-        format!("'spec.roles: only replicas and minReplicas may change {HELD_REMEDY}'"),
+        &format!("spec.roles: only replicas and minReplicas may change {HELD_REMEDY}"),
+        &[],
         ".spec.roles",
     )
 }
@@ -102,9 +105,8 @@ pub(crate) fn role_names_are_unique() -> Rule {
     let single = "self.roles.exists_one(o, o.name == r.name)";
     rule(
         format!("self.roles.all(r, {single})"),
-        format!(
-            "'spec.roles: the name \"' + self.roles.filter(r, !{single})[0].name + '\" is used twice: give each role its own'"
-        ),
+        "spec.roles: the name \"%s\" is used twice: give each role its own",
+        &[&format!("self.roles.filter(r, !{single})[0].name")],
         ".roles",
     )
 }
@@ -112,9 +114,8 @@ pub(crate) fn role_names_are_unique() -> Rule {
 pub(crate) fn pods_within_limit() -> Rule {
     rule(
         format!("self.roles.map(r, r.replicas).sum() <= {MAX_PODS}"),
-        format!(
-            "'spec.roles: replicas are together ' + string(self.roles.map(r, r.replicas).sum()) + ': one job may have at most {MAX_PODS} pods; use fewer'"
-        ),
+        &format!("spec.roles: replicas are together %d: one job may have at most {MAX_PODS} pods; use fewer"),
+        &["self.roles.map(r, r.replicas).sum()"],
         ".roles",
     )
 }
@@ -125,7 +126,8 @@ const DEPENDENCIES_EXIST: &str =
 pub(crate) fn dependencies_exist() -> Rule {
     rule(
         DEPENDENCIES_EXIST,
-        "'spec.roles: dependsOn of role \"' + self.roles.filter(r, has(r.dependsOn) && !r.dependsOn.all(d, self.roles.exists(o, o.name == d)))[0].name + '\" names a role that does not exist: name one of the job\\'s roles'",
+        "spec.roles: dependsOn of role \"%s\" names a role that does not exist: name one of the job's roles",
+        &["self.roles.filter(r, has(r.dependsOn) && !r.dependsOn.all(d, self.roles.exists(o, o.name == d)))[0].name"],
         ".roles",
     )
 }
@@ -136,7 +138,8 @@ pub(crate) fn dependencies_have_no_cycle() -> Rule {
     let round = ".map(done, self.roles.filter(r, !has(r.dependsOn) || r.dependsOn.all(d, d in done)).map(r, r.name))";
     rule(
         format!("!{DEPENDENCIES_EXIST} || [['']]{}.all(done, size(done) == size(self.roles))", round.repeat(16)),
-        "'spec.roles: dependsOn goes in a circle among the roles ' + self.roles.filter(r, has(r.dependsOn)).map(r, r.name).join(', ') + ': remove one of the dependencies'",
+        "spec.roles: dependsOn goes in a circle among the roles %s: remove one of the dependencies",
+        &["self.roles.filter(r, has(r.dependsOn)).map(r, r.name)"],
         ".roles",
     )
 }
@@ -145,9 +148,8 @@ pub(crate) fn success_roles_exist() -> Rule {
     let known = "self.roles.exists(r, r.name == n)";
     rule(
         format!("!has(self.successPolicy) || self.successPolicy.roles.all(n, {known})"),
-        format!(
-            "'spec.successPolicy.roles: \"' + self.successPolicy.roles.filter(n, !{known})[0] + '\" is no role of the job: name one of ' + self.roles.map(r, r.name).join(', ')"
-        ),
+        "spec.successPolicy.roles: \"%s\" is no role of the job: name one of %s",
+        &[&format!("self.successPolicy.roles.filter(n, !{known})[0]"), "self.roles.map(r, r.name)"],
         ".successPolicy",
     )
 }
@@ -158,7 +160,8 @@ pub(crate) fn failure_rule_roles_exist() -> Rule {
         format!(
             "!has(self.failurePolicy.rules) || self.failurePolicy.rules.all(f, !has(f.roles) || f.roles.all(n, {known}))"
         ),
-        "'spec.failurePolicy.rules: a rule names a role the job does not have: name one of ' + self.roles.map(r, r.name).join(', ')",
+        "spec.failurePolicy.rules: a rule names a role the job does not have: name one of %s",
+        &["self.roles.map(r, r.name)"],
         ".failurePolicy",
     )
 }
@@ -166,7 +169,8 @@ pub(crate) fn failure_rule_roles_exist() -> Rule {
 fn positive(field: &str) -> Rule {
     rule(
         format!("!has(self.{field}) || duration(self.{field}) > duration('0s')"),
-        format!("'spec.{field} is ' + self.{field} + ': it must be longer than 0s; leave it out for no limit'"),
+        &format!("spec.{field} is %s: it must be longer than 0s; leave it out for no limit"),
+        &[&format!("self.{field}")],
         &format!(".{field}"),
     )
 }
@@ -182,7 +186,8 @@ pub(crate) fn expected_runtime_is_positive() -> Rule {
 pub(crate) fn expected_within_max_runtime() -> Rule {
     rule(
         "!has(self.expectedRuntime) || !has(self.maxRuntime) || duration(self.expectedRuntime) <= duration(self.maxRuntime)",
-        "'spec.expectedRuntime is ' + self.expectedRuntime + ': it must be at most spec.maxRuntime, which is ' + self.maxRuntime",
+        "spec.expectedRuntime is %s: it must be at most spec.maxRuntime, which is %s",
+        &["self.expectedRuntime", "self.maxRuntime"],
         ".expectedRuntime",
     )
 }
@@ -191,20 +196,18 @@ pub(crate) fn template_priority_is_the_jobs() -> Rule {
     let same = "!has(r.template.spec.priorityClassName) || (has(self.priorityClassName) && r.template.spec.priorityClassName == self.priorityClassName)";
     rule(
         format!("self.roles.all(r, {same})"),
-        format!(
-            "'spec.roles: template.spec.priorityClassName of role \"' + self.roles.filter(r, !({same}))[0].name + '\" differs from spec.priorityClassName: pods have the job\\'s priority; remove it from the template'"
-        ),
+        "spec.roles: template.spec.priorityClassName of role \"%s\" differs from spec.priorityClassName: pods have the job's priority; remove it from the template",
+        &[&format!("self.roles.filter(r, !({same}))[0].name")],
         ".roles",
     )
 }
 
 pub(crate) fn template_grace_is_the_jobs() -> Rule {
-    let same = "!has(r.template.spec.terminationGracePeriodSeconds) || duration(string(r.template.spec.terminationGracePeriodSeconds) + 's') == duration(self.checkpoint.gracePeriod)";
+    let same = "!has(r.template.spec.terminationGracePeriodSeconds) || r.template.spec.terminationGracePeriodSeconds == duration(self.checkpoint.gracePeriod).getSeconds()";
     rule(
         format!("!has(self.checkpoint) || !has(self.checkpoint.gracePeriod) || self.roles.all(r, {same})"),
-        format!(
-            "'spec.checkpoint.gracePeriod is ' + self.checkpoint.gracePeriod + ', but terminationGracePeriodSeconds in the template of role \"' + self.roles.filter(r, !({same}))[0].name + '\" differs: set only one of the two'"
-        ),
+        "spec.checkpoint.gracePeriod is %s, but terminationGracePeriodSeconds in the template of role \"%s\" differs: set only one of the two",
+        &["self.checkpoint.gracePeriod", &format!("self.roles.filter(r, !({same}))[0].name")],
         ".checkpoint",
     )
 }
@@ -214,7 +217,8 @@ pub(crate) fn template_grace_is_the_jobs() -> Rule {
 pub(crate) fn preferred_differs_from_required() -> Rule {
     rule(
         "!has(self.required) || !has(self.preferred) || self.required != self.preferred",
-        "'topology.preferred is \"' + self.preferred + '\", the same as topology.required: name a narrower level, or leave it out'",
+        "topology.preferred is \"%s\", the same as topology.required: name a narrower level, or leave it out",
+        &["self.preferred"],
         ".preferred",
     )
 }
@@ -222,7 +226,8 @@ pub(crate) fn preferred_differs_from_required() -> Rule {
 pub(crate) fn port_is_valid() -> Rule {
     rule(
         "self.port >= 1 && self.port <= 65535",
-        "'rendezvous.port is ' + string(self.port) + ': it must be from 1 to 65535'",
+        "rendezvous.port is %d: it must be from 1 to 65535",
+        &["self.port"],
         ".port",
     )
 }
@@ -230,7 +235,8 @@ pub(crate) fn port_is_valid() -> Rule {
 pub(crate) fn checkpoint_interval_is_positive() -> Rule {
     rule(
         "!has(self.every) || duration(self.every) > duration('0s')",
-        "'checkpoint.every is ' + self.every + ': it must be longer than 0s; leave it out if work is not saved'",
+        "checkpoint.every is %s: it must be longer than 0s; leave it out if work is not saved",
+        &["self.every"],
         ".every",
     )
 }
@@ -238,7 +244,8 @@ pub(crate) fn checkpoint_interval_is_positive() -> Rule {
 pub(crate) fn restarts_are_not_negative() -> Rule {
     rule(
         "self.maxRestarts >= 0",
-        "'failurePolicy.maxRestarts is ' + string(self.maxRestarts) + ': it must be 0 or more'",
+        "failurePolicy.maxRestarts is %d: it must be 0 or more",
+        &["self.maxRestarts"],
         ".maxRestarts",
     )
 }
@@ -246,7 +253,8 @@ pub(crate) fn restarts_are_not_negative() -> Rule {
 pub(crate) fn rule_matches_something() -> Rule {
     rule(
         "has(self.exitCodes) && size(self.exitCodes) > 0 || has(self.roles) && size(self.roles) > 0",
-        "'failurePolicy.rules: a rule names neither exitCodes nor roles: name at least one, or use onPodFailure for all failures'",
+        "failurePolicy.rules: a rule names neither exitCodes nor roles: name at least one, or use onPodFailure for all failures",
+        &[],
         "",
     )
 }
@@ -255,9 +263,8 @@ pub(crate) fn exit_codes_are_failures() -> Rule {
     let failure = "c >= 1 && c <= 255";
     rule(
         format!("!has(self.exitCodes) || self.exitCodes.all(c, {failure})"),
-        format!(
-            "'failurePolicy.rules: exit code ' + string(self.exitCodes.filter(c, !({failure}))[0]) + ' is no failure: exit codes are from 1 to 255'"
-        ),
+        "failurePolicy.rules: exit code %d is no failure: exit codes are from 1 to 255",
+        &[&format!("self.exitCodes.filter(c, !({failure}))[0]")],
         ".exitCodes",
     )
 }
@@ -267,7 +274,8 @@ pub(crate) fn exit_codes_are_failures() -> Rule {
 pub(crate) fn role_runs_a_pod() -> Rule {
     rule(
         "self.replicas >= 1",
-        "'replicas of role \"' + self.name + '\" is ' + string(self.replicas) + ': it must be at least 1; remove the role if it has no pods'",
+        "replicas of role \"%s\" is %d: it must be at least 1; remove the role if it has no pods",
+        &["self.name", "self.replicas"],
         ".replicas",
     )
 }
@@ -275,7 +283,8 @@ pub(crate) fn role_runs_a_pod() -> Rule {
 pub(crate) fn floor_is_a_pod() -> Rule {
     rule(
         "!has(self.minReplicas) || self.minReplicas >= 1",
-        "'minReplicas of role \"' + self.name + '\" is ' + string(self.minReplicas) + ': it must be at least 1 and at most replicas, which is ' + string(self.replicas)",
+        "minReplicas of role \"%s\" is %d: it must be at least 1 and at most replicas, which is %d",
+        &["self.name", "self.minReplicas", "self.replicas"],
         ".minReplicas",
     )
 }
@@ -283,7 +292,8 @@ pub(crate) fn floor_is_a_pod() -> Rule {
 pub(crate) fn floor_within_replicas() -> Rule {
     rule(
         "!has(self.minReplicas) || self.minReplicas <= self.replicas",
-        "'minReplicas of role \"' + self.name + '\" is ' + string(self.minReplicas) + ': it must be at most replicas, which is ' + string(self.replicas)",
+        "minReplicas of role \"%s\" is %d: it must be at most replicas, which is %d",
+        &["self.name", "self.minReplicas", "self.replicas"],
         ".minReplicas",
     )
 }
@@ -293,9 +303,8 @@ fn slice_divides(field: &str) -> Rule {
         format!(
             "!has(self.slice) || !has(self.{field}) || (self.slice.size >= 1 && self.{field} % self.slice.size == 0)"
         ),
-        format!(
-            "'slice.size of role \"' + self.name + '\" is ' + string(self.slice.size) + ': it must be at least 1 and divide {field}, which is ' + string(self.{field})"
-        ),
+        &format!("slice.size of role \"%s\" is %d: it must be at least 1 and divide {field}, which is %d"),
+        &["self.name", "self.slice.size", &format!("self.{field}")],
         ".slice",
     )
 }
@@ -313,7 +322,8 @@ pub(crate) fn slice_divides_floor() -> Rule {
 pub(crate) fn template_has_containers() -> Rule {
     rule(
         "has(self.spec) && has(self.spec.containers) && size(self.spec.containers) > 0",
-        "'template.spec.containers is empty: name at least one container'",
+        "template.spec.containers is empty: name at least one container",
+        &[],
         "",
     )
 }
@@ -321,7 +331,8 @@ pub(crate) fn template_has_containers() -> Rule {
 pub(crate) fn template_restarts_by_itself_only_on_failure() -> Rule {
     rule(
         "!has(self.spec.restartPolicy) || self.spec.restartPolicy in ['Never', 'OnFailure']",
-        "'template.spec.restartPolicy is ' + self.spec.restartPolicy + ': it must be Never or OnFailure, for a job ends'",
+        "template.spec.restartPolicy is %s: it must be Never or OnFailure, for a job ends",
+        &["self.spec.restartPolicy"],
         ".spec.restartPolicy",
     )
 }
@@ -329,7 +340,8 @@ pub(crate) fn template_restarts_by_itself_only_on_failure() -> Rule {
 pub(crate) fn template_names_no_node() -> Rule {
     rule(
         "!has(self.spec.nodeName)",
-        "'template.spec.nodeName is \"' + self.spec.nodeName + '\": Berth chooses the nodes; remove it, and use nodeSelector or affinity.nodeAffinity to restrict the choice'",
+        "template.spec.nodeName is \"%s\": Berth chooses the nodes; remove it, and use nodeSelector or affinity.nodeAffinity to restrict the choice",
+        &["self.spec.nodeName"],
         ".spec.nodeName",
     )
 }
@@ -337,7 +349,8 @@ pub(crate) fn template_names_no_node() -> Rule {
 pub(crate) fn template_names_no_other_scheduler() -> Rule {
     rule(
         "!has(self.spec.schedulerName) || self.spec.schedulerName == 'berth'",
-        "'template.spec.schedulerName is \"' + self.spec.schedulerName + '\": pods of a TrainingJob are created bound to the nodes Berth chose; remove it'",
+        "template.spec.schedulerName is \"%s\": pods of a TrainingJob are created bound to the nodes Berth chose; remove it",
+        &["self.spec.schedulerName"],
         ".spec.schedulerName",
     )
 }
@@ -346,7 +359,8 @@ pub(crate) fn template_names_no_other_scheduler() -> Rule {
 fn without(path: &str, instead: &str) -> Rule {
     rule(
         format!("!has(self.spec.{path}) || size(self.spec.{path}) == 0"),
-        format!("'template.spec.{path} is set: {instead}'"),
+        &format!("template.spec.{path} is set: {instead}"),
+        &[],
         &format!(".spec.{path}"),
     )
 }
@@ -375,9 +389,10 @@ pub(crate) fn template_has_no_spread() -> Rule {
 fn without_affinity(kind: &str, instead: &str) -> Rule {
     rule(
         format!("!has(self.spec.affinity) || !has(self.spec.affinity.{kind})"),
-        format!(
-            "'template.spec.affinity.{kind} is set: nobody looks at it when a pod is created bound; remove it, and {instead}'"
+        &format!(
+            "template.spec.affinity.{kind} is set: nobody looks at it when a pod is created bound; remove it, and {instead}"
         ),
+        &[],
         &format!(".spec.affinity.{kind}"),
     )
 }
@@ -393,7 +408,8 @@ pub(crate) fn template_has_no_pod_anti_affinity() -> Rule {
 pub(crate) fn template_leaves_the_host_name() -> Rule {
     rule(
         "!has(self.spec.hostname) && !has(self.spec.subdomain)",
-        "'template.spec.hostname or subdomain is set: every pod gets job-role-index and the job\\'s Service; remove both'",
+        "template.spec.hostname or subdomain is set: every pod gets job-role-index and the job's Service; remove both",
+        &[],
         ".spec",
     )
 }
@@ -401,7 +417,8 @@ pub(crate) fn template_leaves_the_host_name() -> Rule {
 pub(crate) fn template_sets_no_priority_value() -> Rule {
     rule(
         "!has(self.spec.priority)",
-        "'template.spec.priority is ' + string(self.spec.priority) + ': pods have the job\\'s priority; remove it, and set spec.priorityClassName of the job'",
+        "template.spec.priority is %d: pods have the job's priority; remove it, and set spec.priorityClassName of the job",
+        &["self.spec.priority"],
         ".spec.priority",
     )
 }
@@ -410,9 +427,8 @@ fn metadata_is_not_ours(kind: &str) -> Rule {
     let ours = "k.startsWith('berth.dev/')";
     rule(
         format!("!has(self.metadata) || !has(self.metadata.{kind}) || self.metadata.{kind}.all(k, !{ours})"),
-        format!(
-            "'template.metadata.{kind} has \"' + self.metadata.{kind}.filter(k, {ours})[0] + '\": berth.dev/ is set by Berth alone; remove it'"
-        ),
+        &format!("template.metadata.{kind} has \"%s\": berth.dev/ is set by Berth alone; remove it"),
+        &[&format!("self.metadata.{kind}.filter(k, {ours})[0]")],
         &format!(".metadata.{kind}"),
     )
 }
