@@ -3,7 +3,6 @@
 use crate::ids::{DomainIdx, ShapeIdx};
 use crate::job::{JobSpec, Placement};
 use crate::time::Time;
-use crate::topology::{Depth, Pool};
 use std::sync::Arc;
 
 /// One placement question.
@@ -91,26 +90,4 @@ pub(crate) fn kinds(spec: &JobSpec, sizes: &[u32]) -> Vec<Kind> {
         }
     }
     kinds
-}
-
-/// The depths that matter in one pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Depths {
-    /// All seats inside one domain of this depth.
-    pub(crate) required: Depth,
-    /// Fewest domains of this depth.
-    pub(crate) wanted: Depth,
-}
-
-impl Depths {
-    /// The depths of a job in a pool; none if the pool lacks the required level.
-    pub(crate) fn of(spec: &JobSpec, pool: &Pool) -> Option<Self> {
-        let required = match &spec.locality.required {
-            Some(level) => pool.depth_of(level)?,
-            None => Depth::ROOT,
-        };
-        let preferred = spec.locality.preferred.as_ref().and_then(|level| pool.depth_of(level));
-        let wanted = preferred.unwrap_or_else(|| pool.narrowest()).max(required);
-        Some(Self { required, wanted })
-    }
 }

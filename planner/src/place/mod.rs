@@ -6,11 +6,20 @@
 
 mod ask;
 mod candidates;
+mod descend;
 mod grow;
+mod independent;
 mod layout;
+mod leaf;
+mod mixed;
 mod pack;
 mod quality;
+mod quest;
 mod search;
+mod single;
+mod split;
+mod table;
+mod uniform;
 
 pub use ask::{Ask, Found, Loss, NoFit};
 pub use candidates::{Never, candidates, never_fits};

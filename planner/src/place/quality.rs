@@ -1,6 +1,6 @@
 //! How good a placement is, in the words of the job's status.
 
-use super::ask::Depths;
+use super::quest::Depths;
 use crate::ids::{DomainIdx, NodeIdx};
 use crate::job::{JobSpec, Placement};
 use crate::plan::Quality;

@@ -1,13 +1,54 @@
-//! Chooses the domain and the nodes.
+//! The order of a decision: which domains may hold the job, the fewest domains, the least broken of them.
 
-use super::ask::{Ask, Depths, Found, Kind, Loss, NoFit, kinds};
+use super::ask::{Ask, Found, Kind, Loss, NoFit, kinds};
 use super::candidates::candidates;
-use super::layout::{Load, seats};
-use super::pack::{Rest, first_fit};
-use super::quality::domains_used;
-use crate::ids::{DomainIdx, NodeIdx};
-use crate::job::Placement;
+use super::descend::Choice;
+use super::independent::best_independent;
+use super::layout::seats;
+use super::mixed::{all_on, best_mixed, choice, exact, greedy, nodes_of, wants};
+use super::quest::Quest;
+use super::single::best_node;
+use super::table::OutOfWork;
+use super::uniform::best_uniform;
+use crate::ids::{DomainIdx, PoolIdx};
+use crate::job::Communication;
 use crate::room::Room;
+use crate::topology::{Depth, Topology};
+
+/// A domain that may hold the gang: one of the required level, or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Area {
+    /// The domain.
+    pub(crate) domain: DomainIdx,
+}
+
+/// The best of several offers.
+#[derive(Debug, Default)]
+pub(crate) struct Best {
+    /// Domains of the wanted level, and the choice.
+    pub(crate) choice: Option<(u32, Choice)>,
+    /// The search stopped somewhere without an answer.
+    pub(crate) stopped: bool,
+}
+
+impl Best {
+    /// Takes a choice if it is better.
+    pub(crate) fn offer(&mut self, domains: u32, choice: Option<Choice>) {
+        let Some(choice) = choice else { return };
+        let better = |(d, c): &(u32, Choice)| (domains, choice.worth) < (*d, c.worth);
+        if self.choice.as_ref().is_none_or(better) {
+            self.choice = Some((domains, choice));
+        }
+    }
+
+    /// Takes another best.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.stopped |= other.stopped;
+        if let Some((domains, choice)) = other.choice {
+            self.offer(domains, Some(choice));
+        }
+    }
+}
 
 /// The best place of a job in a room.
 ///
@@ -15,21 +56,108 @@ use crate::room::Room;
 /// [`NoFit`], and whether that is proved.
 pub fn place<R: Room>(room: &R, ask: &Ask<'_>) -> Result<Found, NoFit> {
     let kinds = kinds(ask.spec, ask.sizes);
-    let mut best: Option<(u32, Found)> = None;
-    for domain in domains(room, ask) {
-        let Some(placement) = pack(room, ask, &kinds, domain) else { continue };
-        let domains = domains_used(room.topology(), ask.spec, &placement);
-        if best.as_ref().is_none_or(|(d, _)| domains < *d) {
-            let shared = room.topology().shared_depth(placement.seats.iter().map(|s| s.node));
-            let domain = shared.map_or(domain, |(_, d)| d);
-            best = Some((domains, Found { placement, domains, domain, loss: Loss::default() }));
+    if kinds.is_empty() {
+        return Err(NoFit::Proved);
+    }
+    let independent = ask.spec.communication == Communication::Independent;
+    let best = if independent && ask.spec.locality.required.is_none() {
+        best_independent(room, ask, &kinds)
+    } else {
+        best_of_all(room, ask, &kinds)
+    };
+    match best.choice {
+        None if best.stopped => Err(NoFit::SearchLimit),
+        None => Err(NoFit::Proved),
+        Some((best, _)) if !independent && ask.most_domains.is_some_and(|most| best > most) => {
+            Err(NoFit::TooManyDomains { best })
+        }
+        Some((domains, choice)) => Ok(found(room.topology(), &kinds, domains, choice)),
+    }
+}
+
+fn found(topology: &Topology, kinds: &[Kind], domains: u32, mut choice: Choice) -> Found {
+    let nodes = nodes_of(&choice.loads);
+    let shared = topology.shared_depth(nodes.iter().copied()).map(|(_, domain)| domain);
+    let root = nodes.first().map_or(DomainIdx(0), |n| topology.pool(topology.pool_of(*n)).root);
+    Found {
+        placement: seats(kinds, &mut choice.loads),
+        domains,
+        domain: shared.unwrap_or(root),
+        loss: Loss(choice.worth.loss),
+    }
+}
+
+/// The best place inside one pool, over all pools.
+pub(crate) fn best_of_all<R: Room>(room: &R, ask: &Ask<'_>, kinds: &[Kind]) -> Best {
+    let mut best = on_one_node(room, ask, kinds);
+    if best.choice.is_some() && kinds.iter().map(|k| k.pods).sum::<u32>() == 1 {
+        return best;
+    }
+    let areas = areas(room.topology(), ask);
+    for group in areas.chunk_by(|a, b| pool_of(room, *a) == pool_of(room, *b)) {
+        let Some(quest) = Quest::new(room, ask, kinds, pool_of(room, group[0])) else { continue };
+        if quest.required == quest.node_depth {
+            continue;
+        }
+        best.add(if kinds.len() == 1 { best_uniform(&quest, group) } else { best_mixed(&quest, group) });
+    }
+    best
+}
+
+fn pool_of<R: Room>(room: &R, area: Area) -> PoolIdx {
+    room.topology().domain(area.domain).pool
+}
+
+/// Gangs that one node may hold although it is in no domain of the required level: a single node is one domain of
+/// anything.
+fn on_one_node<R: Room>(room: &R, ask: &Ask<'_>, kinds: &[Kind]) -> Best {
+    let topology = room.topology();
+    let alone = kinds.iter().map(|k| k.pods).sum::<u32>() == 1;
+    let mut best: Option<(super::single::OneNode, Quest<'_, R>)> = None;
+    for (root, pool) in scopes(topology, ask.within) {
+        let quest = Quest::new(room, ask, kinds, pool);
+        let skip = match &quest {
+            Some(quest) if alone || quest.wanted == quest.node_depth => None,
+            Some(quest) => Some(quest.required),
+            None => None,
+        };
+        let quest = quest.unwrap_or_else(|| Quest::lone(room, ask, kinds, pool));
+        let Some(node) = best_node(&quest, root, skip) else { continue };
+        if best.as_ref().is_none_or(|(b, _)| node < *b) {
+            best = Some((node, quest));
         }
     }
-    match best {
-        None => Err(NoFit::Proved),
-        Some((best, _)) if ask.most_domains.is_some_and(|most| best > most) => Err(NoFit::TooManyDomains { best }),
-        Some((_, found)) => Ok(found),
+    let mut offered = Best::default();
+    offered.offer(1, best.map(|(node, quest)| choice(&quest, all_on(&quest, node.node))));
+    offered
+}
+
+/// The roots of all pools, or the one domain asked for.
+fn scopes(topology: &Topology, within: Option<DomainIdx>) -> Vec<(DomainIdx, PoolIdx)> {
+    match within {
+        Some(domain) => vec![(domain, topology.domain(domain).pool)],
+        None => topology.pools().iter().enumerate().map(|(row, pool)| (pool.root, PoolIdx::of(row))).collect(),
     }
+}
+
+/// The domains of the required level, cut to the domain asked for.
+pub(crate) fn areas(topology: &Topology, ask: &Ask<'_>) -> Vec<Area> {
+    let required = |pool: PoolIdx| match &ask.spec.locality.required {
+        None => Some(Depth::ROOT),
+        Some(level) => topology.pool(pool).depth_of(level),
+    };
+    let known = |domain: &DomainIdx| required(topology.domain(*domain).pool) == Some(topology.domain(*domain).depth);
+    let all = candidates(topology, ask.spec).into_iter().filter(known);
+    let Some(within) = ask.within else { return all.map(|domain| Area { domain }).collect() };
+    let inside =
+        |outer: DomainIdx, inner: DomainIdx| topology.ancestor_at(inner, topology.domain(outer).depth) == Some(outer);
+    all.filter_map(|domain| {
+        if inside(domain, within) {
+            return Some(Area { domain: within });
+        }
+        inside(within, domain).then_some(Area { domain })
+    })
+    .collect()
 }
 
 /// Whether the job fits inside one domain: the same answer as [`place`] within it, without choosing.
@@ -37,80 +165,29 @@ pub fn place<R: Room>(room: &R, ask: &Ask<'_>) -> Result<Found, NoFit> {
 /// # Errors
 /// [`NoFit`], and whether that is proved.
 pub fn fits<R: Room>(room: &R, ask: &Ask<'_>, domain: DomainIdx) -> Result<(), NoFit> {
+    let kinds = kinds(ask.spec, ask.sizes);
     let ask = Ask { within: Some(domain), most_domains: None, ..*ask };
-    place(room, &ask).map(|_| ())
-}
-
-fn domains<R: Room>(room: &R, ask: &Ask<'_>) -> Vec<DomainIdx> {
-    let topology = room.topology();
-    let all = candidates(topology, ask.spec);
-    let Some(within) = ask.within else { return all };
-    let inside =
-        |outer: DomainIdx, inner: DomainIdx| topology.ancestor_at(inner, topology.domain(outer).depth) == Some(outer);
-    if all.iter().any(|d| inside(*d, within)) {
-        return vec![within];
+    if kinds.is_empty() {
+        return Err(NoFit::Proved);
     }
-    all.into_iter().filter(|d| inside(within, *d)).collect()
-}
-
-fn pack<R: Room>(room: &R, ask: &Ask<'_>, kinds: &[Kind], domain: DomainIdx) -> Option<Placement> {
-    let topology = room.topology();
-    let here = topology.domain(domain);
-    let pool = topology.pool(here.pool);
-    if let Some(node) = here.node_range().find(|n| one_node(room, kinds, *n)) {
-        return Some(on(room, kinds, std::iter::once(node)));
-    }
-    if Depths::of(ask.spec, pool)?.required > here.depth {
-        return None;
-    }
-    let mut want: Vec<u32> = kinds.iter().map(|k| k.pods).collect();
-    let mut loads: Vec<Load> = Vec::new();
-    for (row, kind) in kinds.iter().enumerate() {
-        // Slices first try: one slice domain after the other, whole slices only.
-        let Some(level) = &kind.within else { continue };
-        let depth = pool.depth_of(level)?;
-        let mut cells: Vec<Vec<NodeIdx>> = Vec::new();
-        for node in here.node_range() {
-            let same = |last: &Vec<NodeIdx>| {
-                depth <= pool.narrowest()
-                    && topology.domain_at(node, depth).is_some()
-                    && topology.domain_at(node, depth) == topology.domain_at(last[0], depth)
-            };
-            match cells.last_mut() {
-                Some(last) if same(last) => last.push(node),
-                _ => cells.push(vec![node]),
-            }
+    let mut stopped = false;
+    for area in areas(room.topology(), &ask) {
+        let Some(quest) = Quest::new(room, &ask, &kinds, pool_of(room, area)) else { continue };
+        if quest.required == quest.node_depth || !quest.may_hold(area.domain) {
+            continue;
         }
-        for cell in cells {
-            let holds: u32 = cell.iter().map(|n| room.pods(*n, kind.shape)).sum();
-            let mut pods = vec![0; kinds.len()];
-            pods[row] = (holds / kind.slice * kind.slice).min(want[row]);
-            want[row] -= pods[row];
-            first_fit(room, kinds, cell.into_iter(), &mut pods, &mut loads);
+        if kinds.len() == 1 || greedy(&quest, area.domain, &wants(&quest)).is_some() {
+            return Ok(());
+        }
+        match exact(&quest, area.domain, &wants(&quest)) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => {}
+            Err(OutOfWork) => stopped = true,
         }
     }
-    if !loads.is_empty() && kinds.len() > 1 {
-        return None;
+    match on_one_node(room, &ask, &kinds).choice {
+        Some(_) => Ok(()),
+        None if stopped => Err(NoFit::SearchLimit),
+        None => Err(NoFit::Proved),
     }
-    first_fit(room, kinds, here.node_range(), &mut want, &mut loads);
-    want.iter().all(|w| *w == 0).then(|| seats(kinds, &mut loads))
-}
-
-fn on<R: Room>(room: &R, kinds: &[Kind], nodes: impl Iterator<Item = NodeIdx>) -> Placement {
-    let mut want: Vec<u32> = kinds.iter().map(|k| k.pods).collect();
-    let mut loads = Vec::new();
-    first_fit(room, kinds, nodes, &mut want, &mut loads);
-    seats(kinds, &mut loads)
-}
-
-/// Whether one node holds every pod.
-pub(crate) fn one_node<R: Room>(room: &R, kinds: &[Kind], node: NodeIdx) -> bool {
-    let mut rest = Rest::new(room, node);
-    kinds.iter().all(|kind| {
-        let fits = rest.holds(kind.shape) >= kind.pods;
-        if fits {
-            rest.take(kind.shape, kind.pods);
-        }
-        fits
-    })
 }
