@@ -34,7 +34,7 @@ func buildCommand(ctx context.Context, flags *flag.FlagSet, args []string) error
 	if err != nil {
 		return err
 	}
-	paths, err := tools.Find(ctx, dir, logf)
+	paths, err := tools.Find(ctx, dir, logf, flags.Args()...)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,9 @@ func buildCommand(ctx context.Context, flags *flag.FlagSet, args []string) error
 		return printJSON(paths)
 	}
 	for _, spec := range tools.Specs() {
-		fmt.Printf("%-24s %s\n", spec.Name, paths[spec.Name])
+		if path, ok := paths[spec.Name]; ok {
+			fmt.Printf("%-24s %s\n", spec.Name, path)
+		}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"build", "", "find or build the tools; the first time takes about 8 minutes on 2 cores", buildCommand},
+		{"build", "[TOOL…]", "find or build the tools (none named: all); the first time takes about 8 minutes on 2 cores", buildCommand},
 		{"up", "--dir DIR", "bring a control plane up and wait until it is ready", upCommand},
 		{"down", "--dir DIR", "end it and remove its data; logs stay", downCommand},
 		{"status", "--dir DIR", "list its processes", statusCommand},

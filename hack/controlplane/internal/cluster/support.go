@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"berth.dev/hack/controlplane/internal/tools"
 )
@@ -31,11 +32,22 @@ func freePorts(count int) ([]int, error) {
 	return nil, fmt.Errorf("no %d free ports on 127.0.0.1 between %d and %d", count, low, high)
 }
 
-// apply runs `kubectl apply -f` as admin, on a folder recursively.
+// apply runs `kubectl apply` as admin on a file, a folder or a kustomization, and waits until the kinds it brings are served.
 func (s *State) apply(ctx context.Context, path string) error {
-	command := exec.CommandContext(ctx, s.Tools[tools.Kubectl], "--kubeconfig", s.Kubeconfig, "apply", "--recursive", "-f", path)
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("kubectl apply -f %s: %w\n%s", path, err, out)
+	args := []string{"apply", "--server-side", "--recursive", "-f", path}
+	if _, err := os.Stat(filepath.Join(path, "kustomization.yaml")); err == nil {
+		args = []string{"apply", "--server-side", "-k", path}
+	}
+	if err := s.kubectl(ctx, args...); err != nil {
+		return err
+	}
+	return s.kubectl(ctx, "wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=30s")
+}
+
+func (s *State) kubectl(ctx context.Context, args ...string) error {
+	command := exec.CommandContext(ctx, s.Tools[tools.Kubectl], append([]string{"--kubeconfig", s.Kubeconfig}, args...)...)
+	if out, err := command.CombinedOutput(); err != nil && !strings.Contains(string(out), "no matching resources found") {
+		return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
 }
