@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod place;
 pub mod plan;
 pub mod policy;
+pub mod private;
 pub mod queue;
 pub mod reason;
 pub mod resources;
