@@ -62,6 +62,17 @@ func (s *State) clean() error {
 	return errors.Join(failures...)
 }
 
+// freshLogs drops the logs of an earlier run in this folder: a failure is explained by the end of a log, which must be this run's.
+func (s *State) freshLogs() error {
+	var failures []error
+	for _, name := range order {
+		if err := os.Remove(filepath.Join(s.Dir, "logs", name+".log")); !errors.Is(err, os.ErrNotExist) {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
 func (s *State) anyAlive() bool {
 	for _, process := range s.Procs {
 		if process.Alive() {

@@ -114,7 +114,7 @@ func start(ctx context.Context, dir string, paths tools.Paths, options Options) 
 			err = errors.Join(err, state.stopAll())
 		}
 	}()
-	if err := errors.Join(state.clean(), state.writePKI()); err != nil {
+	if err := errors.Join(state.clean(), state.freshLogs(), state.writePKI()); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -123,7 +123,7 @@ func start(ctx context.Context, dir string, paths tools.Paths, options Options) 
 			return nil, err
 		}
 	}
-	if err := state.Ready(ctx, time.Minute); err != nil {
+	if err := state.Ready(ctx, 2*time.Minute); err != nil {
 		return nil, err
 	}
 	options.Log("etcd and kube-apiserver ready in %s", since(begin))
@@ -177,7 +177,7 @@ func (s *State) waitControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.poll(ctx, "the controllers to furnish namespace default", time.Minute, order, func(ctx context.Context) error {
+	return s.poll(ctx, "the controllers to furnish namespace default", 2*time.Minute, order, func(ctx context.Context) error {
 		return errors.Join(
 			client.Get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil),
 			client.Get(ctx, "/api/v1/namespaces/default/configmaps/kube-root-ca.crt", nil))

@@ -25,8 +25,8 @@ func cacheRoot() (string, error) {
 	return filepath.Join(home, ".cache", "berth", "controlplane"), nil
 }
 
-// cached returns the binary from the cache, building it first if it is not there.
-func cached(ctx context.Context, root string, spec Spec, pinned Version, log Logf) (string, error) {
+// cachePath is where the binary is, or will be, in the cache.
+func cachePath(ctx context.Context, root string, spec Spec, pinned Version) (string, error) {
 	cache, err := cacheRoot()
 	if err != nil {
 		return "", err
@@ -35,23 +35,23 @@ func cached(ctx context.Context, root string, spec Spec, pinned Version, log Log
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, key)
-	path := filepath.Join(dir, spec.Name)
-	if isExecutable(path) {
-		return path, nil
+	return filepath.Join(cache, key, spec.Name), nil
+}
+
+// ensure builds the binary unless somebody else does so while we wait for our turn.
+func ensure(ctx context.Context, root string, spec Spec, pinned Version, path string, log Logf) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	unlock, err := lock(filepath.Join(dir, "."+spec.Name+".lock"))
+	unlock, err := lock(path + ".lock")
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
 	if isExecutable(path) {
-		return path, nil // somebody else built it while we waited
+		return nil
 	}
-	return path, build(ctx, root, spec, pinned, path, log)
+	return build(ctx, root, spec, pinned, path, log)
 }
 
 func isExecutable(path string) bool {

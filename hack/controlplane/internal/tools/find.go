@@ -17,7 +17,7 @@ type Paths map[string]string
 type Logf func(format string, args ...any)
 
 // Find locates the tools named (none: all): KUBEBUILDER_ASSETS first, then PATH, then our cache, which is filled by building what is
-// missing. A binary found elsewhere is taken only if its version will do; a refusal is said, not silent.
+// missing. A binary found elsewhere is taken only if its version will do.
 func Find(ctx context.Context, root string, log Logf, names ...string) (Paths, error) {
 	paths := Paths{}
 	for _, spec := range Specs() {
@@ -28,11 +28,7 @@ func Find(ctx context.Context, root string, log Logf, names ...string) (Paths, e
 		if err != nil {
 			return nil, err
 		}
-		if path, ok := elsewhere(ctx, spec, pinned, log); ok {
-			paths[spec.Name] = path
-			continue
-		}
-		path, err := cached(ctx, root, spec, pinned, log)
+		path, err := locate(ctx, root, spec, pinned, log)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", spec.Name, err)
 		}
@@ -41,21 +37,29 @@ func Find(ctx context.Context, root string, log Logf, names ...string) (Paths, e
 	return paths, nil
 }
 
-// elsewhere looks for a fitting binary that the user brought.
-func elsewhere(ctx context.Context, spec Spec, pinned Version, log Logf) (string, bool) {
+// locate takes a fitting binary that the user brought, else the cached one, else builds it, saying first what it passes over.
+func locate(ctx context.Context, root string, spec Spec, pinned Version, log Logf) (string, error) {
+	var passed []string
 	for _, path := range candidates(spec.Name) {
 		found, err := ask(ctx, path, spec.VersionArgs)
 		switch {
 		case err != nil:
-			log("%s is passed over: %v", path, err)
+			passed = append(passed, fmt.Sprintf("%s is passed over: %v", path, err))
 		case !spec.Accepts(found, pinned):
-			log("%s is passed over: it is %s, and %s is wanted", path, found, pinned)
+			passed = append(passed, fmt.Sprintf("%s is passed over: it is %s, and %s is wanted", path, found, pinned))
 		default:
 			log("using %s (%s)", path, found)
-			return path, true
+			return path, nil
 		}
 	}
-	return "", false
+	path, err := cachePath(ctx, root, spec, pinned)
+	if err != nil || isExecutable(path) {
+		return path, err
+	}
+	for _, line := range passed {
+		log("%s", line)
+	}
+	return path, ensure(ctx, root, spec, pinned, path, log)
 }
 
 func candidates(name string) []string {
