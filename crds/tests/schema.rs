@@ -42,7 +42,7 @@ fn names_columns_and_short_names_are_those_users_know() {
             columns.join(" ")
         )
     };
-    let berth = r#"Some(["berth"])"#;
+    let berth = r#"Some(["berth-all"])"#;
     assert_eq!(columns(0), format!("trainingjobs tj {berth} PHASE READY QUEUE PRIORITY LEVEL DOMAIN ETA AGE"));
     assert_eq!(columns(1), format!("queues bq {berth} PARENT STATE WEIGHT GPUS PENDING RUNNING SHARE AGE"));
     assert_eq!(columns(2), format!("topologies btopo {berth} LEVELS NODES UNKNOWN SUSPECT READY EPOCH AGE"));

@@ -17,7 +17,8 @@ use crate::{Timestamp, schema};
     doc = "What a job is given: nodes by rank in a window of time. All Berths together are the cluster's plan, present and future.",
     namespaced,
     shortname = "berth",
-    category = "berth",
+    // Not `berth`: kubectl prefers a category to a name, and `kubectl get berth NAME` would stop working.
+    category = "berth-all",
     status = "BerthStatus",
     derive = "PartialEq",
     selectable = ".spec.job",

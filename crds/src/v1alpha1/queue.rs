@@ -17,7 +17,7 @@ use crate::{Duration, ResourceList, Timestamp, quantities, schema};
     kind = "Queue",
     doc = "A tenant's share of the cluster: guarantee, limit and weight, in a tree of queues.",
     shortname = "bq",
-    category = "berth",
+    category = "berth-all",
     status = "QueueStatus",
     derive = "PartialEq",
     selectable = ".spec.parent",

@@ -20,7 +20,7 @@ pub const NODE_LEVEL: &str = "node";
     plural = "topologies",
     doc = "How node labels name the levels of a pool's network, broadest first.",
     shortname = "btopo",
-    category = "berth",
+    category = "berth-all",
     status = "TopologyStatus",
     derive = "PartialEq",
     printcolumn(name = "Levels", type_ = "string", json_path = ".status.path", description = "Levels, broadest first"),

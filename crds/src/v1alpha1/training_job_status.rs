@@ -60,7 +60,7 @@ pub struct TrainingJobStatus {
     /// When the job would have started had its queue been alone with its guarantee; guaranteed from then on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_start: Option<Timestamp>,
-    /// Ready pods of those the job runs: "12/16".
+    /// Ready pods, of replicas: "12/16".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
     /// Where it runs and how good that is.
