@@ -23,7 +23,11 @@ pub struct Pages {
 ///
 /// # Errors
 /// If the address cannot be listened on.
-pub async fn serve(address: SocketAddr, pages: Pages, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+pub async fn serve(
+    address: SocketAddr,
+    pages: Pages,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind(address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving /healthz, /readyz and /metrics");
     axum::serve(listener, router(pages)).with_graceful_shutdown(stop).await

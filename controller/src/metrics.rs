@@ -44,7 +44,10 @@ impl Metrics {
         Self {
             api_writes: counter("berth_api_writes", "Writes to the API server by verb, kind and result"),
             cycles: counter("berth_cycles", "Planning cycles"),
-            cycle_seconds: seconds("berth_cycle_duration", "Time of a cycle, from waking to the last action handed over"),
+            cycle_seconds: seconds(
+                "berth_cycle_duration",
+                "Time of a cycle, from waking to the last action handed over",
+            ),
             plan_seconds: seconds("berth_plan_duration", "Time of the planner alone"),
             plans_rejected: counter("berth_plans_rejected", "Plans that the independent checker refused"),
             actions: counter("berth_plan_actions", "Decisions of plans by kind"),

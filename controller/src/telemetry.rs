@@ -44,7 +44,9 @@ pub fn install(format: LogFormat, filter: &str) -> anyhow::Result<Telemetry> {
     let filter = EnvFilter::try_new(filter).context("the log filter cannot be read")?;
     let writer = std::io::stderr;
     let logs = match format {
-        LogFormat::Text => tracing_subscriber::fmt::layer().with_writer(writer).with_target(false).with_filter(filter).boxed(),
+        LogFormat::Text => {
+            tracing_subscriber::fmt::layer().with_writer(writer).with_target(false).with_filter(filter).boxed()
+        }
         LogFormat::Json => tracing_subscriber::fmt::layer().json().with_writer(writer).with_filter(filter).boxed(),
     };
     let spans = tracers.as_ref().map(|t| tracing_opentelemetry::layer().with_tracer(t.tracer("berth")));
@@ -62,7 +64,8 @@ fn meters(registry: &Registry, resource: &Resource, endpoint: bool) -> anyhow::R
         .context("the Prometheus exporter cannot be built")?;
     let mut builder = SdkMeterProvider::builder().with_resource(resource.clone()).with_reader(prometheus);
     if endpoint {
-        let otlp = MetricExporter::builder().with_http().build().context("the OTLP exporter of metrics cannot be built")?;
+        let otlp =
+            MetricExporter::builder().with_http().build().context("the OTLP exporter of metrics cannot be built")?;
         builder = builder.with_reader(PeriodicReader::builder(otlp).build());
     }
     Ok(builder.build())

@@ -191,6 +191,12 @@ impl<'a> Ledger<'a> {
         self.scratch.table_ref(shape).domain[domain.row()]
     }
 
+    /// Pods of a shape that a node holds now, whatever is reserved; after [`Ledger::at_most`] was asked of the shape.
+    pub(crate) fn slots(&mut self, node: NodeIdx, shape: ShapeIdx) -> u32 {
+        self.scratch.table(self.snapshot.state, shape);
+        self.scratch.table_ref(shape).node[node.row()]
+    }
+
     /// Room of one domain during any window.
     pub(crate) fn space_room(
         &mut self,

@@ -111,11 +111,8 @@ fn complete(sight: Sight<'_>) -> Option<Operation> {
     if sight.missing.is_empty() {
         return None;
     }
-    let on_refusal = if sight.all_or_nothing {
-        OnRefusal::RollBack { grace_seconds: sight.grace_seconds }
-    } else {
-        OnRefusal::Keep
-    };
+    let on_refusal =
+        if sight.all_or_nothing { OnRefusal::RollBack { grace_seconds: sight.grace_seconds } } else { OnRefusal::Keep };
     Some(Operation {
         companions: sight.companions,
         create: sight.missing,

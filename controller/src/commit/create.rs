@@ -63,11 +63,9 @@ impl Round {
             // A read that finds nothing: the creation was not done.
             Ok(None) => self.open.push(Slot { unknown: false, ..slot }),
             Err(Fault::NotFound) if slot.unknown => self.open.push(Slot { unknown: false, ..slot }),
-            Err(Fault::NotFound) => self.refuse(Refusal {
-                status: 404,
-                reason: "NotFound".into(),
-                message: "the namespace is gone".into(),
-            }),
+            Err(Fault::NotFound) => {
+                self.refuse(Refusal { status: 404, reason: "NotFound".into(), message: "the namespace is gone".into() })
+            }
             Err(Fault::Refused(refusal)) => self.refuse(refusal),
             Err(fault @ (Fault::Busy(_) | Fault::NotSent)) => {
                 self.trouble = fault.to_string();

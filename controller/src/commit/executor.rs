@@ -54,7 +54,13 @@ pub struct Report {
 impl Executor {
     /// An executor. The client must not retry by itself: the protocol knows better when to.
     #[must_use]
-    pub fn new(client: Client, fence: Arc<dyn Fence>, concurrency: usize, write_limit: Duration, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        client: Client,
+        fence: Arc<dyn Fence>,
+        concurrency: usize,
+        write_limit: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self { client, fence, permits: Arc::new(Semaphore::new(concurrency)), concurrency, write_limit, metrics }
     }
 
@@ -111,12 +117,14 @@ impl Executor {
     async fn create_companion(&self, companion: &Companion) -> Result<(), Fault> {
         let namespace = namespace_of(companion.metadata());
         match companion {
-            Companion::Service(object) => {
-                self.write("create", "Service", self.api::<Service>(namespace).create(&post(), object)).await.map(|_| ())
-            }
-            Companion::ConfigMap(object) => {
-                self.write("create", "ConfigMap", self.api::<ConfigMap>(namespace).create(&post(), object)).await.map(|_| ())
-            }
+            Companion::Service(object) => self
+                .write("create", "Service", self.api::<Service>(namespace).create(&post(), object))
+                .await
+                .map(|_| ()),
+            Companion::ConfigMap(object) => self
+                .write("create", "ConfigMap", self.api::<ConfigMap>(namespace).create(&post(), object))
+                .await
+                .map(|_| ()),
             Companion::Secret(object) => {
                 self.write("create", "Secret", self.api::<Secret>(namespace).create(&post(), object)).await.map(|_| ())
             }

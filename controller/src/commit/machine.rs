@@ -174,7 +174,11 @@ impl Machine {
                 if left > 0 {
                     return self.end(Outcome::PodsRemain(left));
                 }
-                if matches!(self.operation.journal, Journal::Standing(_)) { self.after_journal() } else { self.go(State::Journal) }
+                if matches!(self.operation.journal, Journal::Standing(_)) {
+                    self.after_journal()
+                } else {
+                    self.go(State::Journal)
+                }
             }
             Err(fault) => self.retry(State::Verify, &fault.to_string()),
         }
@@ -202,9 +206,12 @@ impl Machine {
                 self.own_journal = matches!(self.operation.journal, Journal::Create(_));
                 self.after_journal()
             }
-            Err(Fault::NotFound) if matches!(self.operation.journal, Journal::Update { .. }) => self.end(Outcome::BerthGone),
+            Err(Fault::NotFound) if matches!(self.operation.journal, Journal::Update { .. }) => {
+                self.end(Outcome::BerthGone)
+            }
             Err(Fault::NotFound) => {
-                let refusal = Refusal { status: 404, reason: "NotFound".into(), message: "the namespace is gone".into() };
+                let refusal =
+                    Refusal { status: 404, reason: "NotFound".into(), message: "the namespace is gone".into() };
                 self.end(Outcome::Refused { stage: Stage::Journal, refusal, undo: Undo::Nothing })
             }
             Err(Fault::Refused(refusal)) => {
@@ -239,7 +246,9 @@ impl Machine {
             Journal::Update { berth, base } => {
                 if found.metadata.uid != berth.metadata.uid || going {
                     self.lose(found)
-                } else if same_decision(&found.spec, &berth.spec) && found.metadata.finalizers == berth.metadata.finalizers {
+                } else if same_decision(&found.spec, &berth.spec)
+                    && found.metadata.finalizers == berth.metadata.finalizers
+                {
                     self.adopt(found)
                 } else if same_decision(&found.spec, &base) {
                     // Only status or metadata moved on: the decision we started from still stands.

@@ -20,7 +20,6 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-
 pub use executor::{Executor, Fence, Report};
 pub use machine::Machine;
 pub use operation::{Journal, OnRefusal, Operation, Outcome, Stage, Undo};

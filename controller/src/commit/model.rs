@@ -94,7 +94,11 @@ impl World {
     }
 
     /// One call with its fault, if it has one.
-    fn one<T>(&mut self, is_write: bool, done: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<Result<T, Fault>, Crash> {
+    fn one<T>(
+        &mut self,
+        is_write: bool,
+        done: impl FnOnce(&mut Self) -> Result<T, Fault>,
+    ) -> Result<Result<T, Fault>, Crash> {
         let fault = self.faults.iter().find(|(at, _)| *at == self.calls).map(|(_, t)| *t);
         self.calls += 1;
         let lost = || Err(Fault::Unknown("lost".into()));
@@ -114,7 +118,11 @@ impl World {
             Some(Trouble::Fenced) => Err(Fault::Fenced),
             Some(Trouble::Refused) if is_write => {
                 self.refused = true;
-                Err(Fault::Refused(Refusal { status: 403, reason: "Forbidden".into(), message: "exceeded quota: q".into() }))
+                Err(Fault::Refused(Refusal {
+                    status: 403,
+                    reason: "Forbidden".into(),
+                    message: "exceeded quota: q".into(),
+                }))
             }
             Some(Trouble::Conflict) if is_write => {
                 // Somebody touched the objects: their resourceVersions are new.
@@ -137,9 +145,9 @@ impl World {
                 Ok(Err(Fault::Unknown("lost".into())))
             }
             PodCall::Create(pod) => self.one(true, |w| w.create_pod(pod)),
-            PodCall::Read { name, .. } => self.one(false, |w| {
-                w.pods.get(name).cloned().map(|p| Some(Arc::new(p))).ok_or(Fault::NotFound)
-            }),
+            PodCall::Read { name, .. } => {
+                self.one(false, |w| w.pods.get(name).cloned().map(|p| Some(Arc::new(p))).ok_or(Fault::NotFound))
+            }
             PodCall::Delete(member) => self.one(true, |w| w.delete_pod(&member.name, &member.uid)),
         }
     }
@@ -164,13 +172,16 @@ impl World {
     fn update_berth(&mut self, berth: &Berth) -> Result<Arc<Berth>, Fault> {
         let name = berth.metadata.name.clone().expect("named");
         let Some(there) = self.berths.get(&name) else { return Err(Fault::NotFound) };
-        if there.metadata.uid != berth.metadata.uid || there.metadata.resource_version != berth.metadata.resource_version {
+        if there.metadata.uid != berth.metadata.uid
+            || there.metadata.resource_version != berth.metadata.resource_version
+        {
             return Err(Fault::Conflict);
         }
         assert_ne!(there.spec.state, BerthState::Released, "a released Berth is not written again: {berth:?}");
         if berth.spec.state == BerthState::Released {
             let uid = there.metadata.uid.clone();
-            let left = self.pods.values().filter(|p| owner_uid(&p.metadata) == uid.as_deref() && !is_terminal(p)).count();
+            let left =
+                self.pods.values().filter(|p| owner_uid(&p.metadata) == uid.as_deref() && !is_terminal(p)).count();
             assert_eq!(left, 0, "room is given back only when the pods are gone");
         }
         let mut berth = berth.clone();
@@ -181,7 +192,9 @@ impl World {
 
     fn delete_berth(&mut self, name: &str, uid: &str, resource_version: &str) -> Result<(), Fault> {
         let Some(there) = self.berths.get(name) else { return Err(Fault::NotFound) };
-        if there.metadata.uid.as_deref() != Some(uid) || there.metadata.resource_version.as_deref() != Some(resource_version) {
+        if there.metadata.uid.as_deref() != Some(uid)
+            || there.metadata.resource_version.as_deref() != Some(resource_version)
+        {
             return Err(Fault::Conflict);
         }
         self.berths.remove(name);

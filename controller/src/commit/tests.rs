@@ -18,8 +18,13 @@ fn now() -> Timestamp {
 }
 
 fn mk_berth() -> Berth {
-    let assignment =
-        Assignment { domain: "r1".into(), role: "worker".into(), first_index: 0, per_node: 1, nodes: vec!["n1".into()] };
+    let assignment = Assignment {
+        domain: "r1".into(),
+        role: "worker".into(),
+        first_index: 0,
+        per_node: 1,
+        nodes: vec!["n1".into()],
+    };
     let spec = json!({"job": "j", "jobUid": "job-uid", "incarnation": 1, "queue": "q", "state": "Committed",
         "assignments": [assignment]});
     let spec: BerthSpec = serde_json::from_value(spec).expect("a spec");
@@ -125,7 +130,11 @@ fn check_rest(world: &World, goal: Goal) {
         BerthState::Committed => assert_eq!(live.len(), GANG.len(), "I1: whole; faults {:?}", world.faults),
         _ => {
             assert!(live.is_empty(), "I1: gone; faults {:?}", world.faults);
-            assert!(world.refused || goal == Goal::Gone, "a start is given up only after a definite refusal; faults {:?}", world.faults);
+            assert!(
+                world.refused || goal == Goal::Gone,
+                "a start is given up only after a definite refusal; faults {:?}",
+                world.faults
+            );
             assert_eq!(berth.metadata.finalizers, Some(vec![]), "nothing holds a released Berth back");
         }
     }
@@ -191,7 +200,10 @@ fn somebody_elses_decision_is_adopted_and_never_doubled() {
     other.spec.assignments[0].nodes = vec!["n2".into()];
     run(&mut world, empty(&other, Journal::Create(Arc::new(other.clone())), now())).expect("no crash");
     let outcome = run(&mut world, start()).expect("no crash");
-    assert!(matches!(&outcome, Outcome::Lost(found) if found.spec.assignments == other.spec.assignments), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Lost(found) if found.spec.assignments == other.spec.assignments),
+        "{outcome:?}"
+    );
     assert!(world.pods.is_empty());
 }
 
@@ -209,7 +221,10 @@ fn a_service_of_somebody_else_refuses_the_start() {
     let mut world = World::default();
     world.services.insert("j".into(), None);
     let outcome = run(&mut world, start()).expect("no crash");
-    assert!(matches!(&outcome, Outcome::Refused { refusal, .. } if refusal.reason == "ServiceNameTaken"), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Refused { refusal, .. } if refusal.reason == "ServiceNameTaken"),
+        "{outcome:?}"
+    );
 }
 
 #[test]

@@ -60,7 +60,11 @@ pub(super) fn step(machine: Machine, undoing: Undoing, answer: Answer) -> Next {
         (At::List, Answer::Listed(pods)) => listed(machine, undoing, pods),
         (At::Delete(asked), Answer::Pods(answers)) => {
             let (left, trouble) = still_there(asked, &answers);
-            if left.is_empty() { undoing.end(machine, Undo::Leaving) } else { machine.retry(undoing.at(At::Delete(left)), &trouble) }
+            if left.is_empty() {
+                undoing.end(machine, Undo::Leaving)
+            } else {
+                machine.retry(undoing.at(At::Delete(left)), &trouble)
+            }
         }
         (_, _) => undoing.end(machine, Undo::Failed),
     }
@@ -114,7 +118,11 @@ fn listed(machine: Machine, undoing: Undoing, pods: Result<Vec<Arc<Pod>>, Fault>
                 .filter(|p| owner_uid(&p.metadata) == uid.as_deref() && !is_terminal(p))
                 .map(|p| member(p, Some(grace)))
                 .collect();
-            if members.is_empty() { undoing.end(machine, Undo::Leaving) } else { machine.go(undoing.at(At::Delete(members))) }
+            if members.is_empty() {
+                undoing.end(machine, Undo::Leaving)
+            } else {
+                machine.go(undoing.at(At::Delete(members)))
+            }
         }
         Err(fault) => machine.retry(undoing.at(At::List), &fault.to_string()),
     }

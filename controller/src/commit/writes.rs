@@ -4,8 +4,8 @@
 use super::executor::Executor;
 use super::request::Fault;
 use crds::{Berth, Queue, Topology, TrainingJob, names::FIELD_MANAGER};
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Resource, ResourceExt};
 use kube_runtime::events::{Event, EventType, Recorder, Reporter};

@@ -91,8 +91,13 @@ pub fn spawn_all(client: Client, sender: mpsc::Sender<Delta>, pulse: Arc<Pulse>,
 }
 
 impl Shared {
-    fn spawn<K>(&self, kind: &'static str, fields: Option<&'static str>, prune: fn(&mut K), wrap: fn(Change<K>) -> Delta)
-    where
+    fn spawn<K>(
+        &self,
+        kind: &'static str,
+        fields: Option<&'static str>,
+        prune: fn(&mut K),
+        wrap: fn(Change<K>) -> Delta,
+    ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         K::DynamicType: Default,
     {

@@ -97,7 +97,8 @@ where
 
     /// Reads everything with quorum and hands it over; the version to watch from, or none if nobody listens.
     async fn list(&self) -> kube::Result<Option<String>> {
-        let mut params = ListParams { field_selector: self.fields.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
+        let mut params =
+            ListParams { field_selector: self.fields.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
         let mut all = Vec::new();
         loop {
             let page = self.api.list(&params).await?;

@@ -65,7 +65,7 @@ impl Cycle<'_> {
                 growing.push(row);
             }
         }
-        growing.sort_by(|a, b| self.rank(*a).cmp(&self.rank(*b)));
+        growing.sort_by_key(|a| self.rank(*a));
         while !growing.is_empty() {
             growing.retain(|job| self.grow_one(*job));
         }

@@ -16,11 +16,12 @@ use crate::ledger::{HoldKind, Ledger};
 use crate::plan::{Action, Cause, Plan, StopCause};
 use crate::policy::Policy;
 use crate::queue::QuotaKey;
+use crate::reason::Reason;
 use crate::share::{Shares, Users};
 use crate::state::{ClusterState, Snapshot, Tally};
 use crate::time::{Span, Time};
 use quota_time::QuotaBook;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Plans one moment of a cluster.
@@ -70,6 +71,10 @@ pub(crate) struct Cycle<'a> {
     misfits: BTreeMap<u32, (u64, Span)>,
     demands: BTreeMap<(QueueIdx, u32), Arc<Demand>>,
     best_domains: BTreeMap<u32, u32>,
+    /// Queue, class and priority for which no victims can make room in this plan.
+    preyless: BTreeSet<(QueueIdx, u32, i64)>,
+    /// Per class: why it has no room.
+    no_room: BTreeMap<(u32, bool), Reason>,
     reservations: u32,
     wake: Time,
 }
@@ -100,6 +105,8 @@ impl<'a> Cycle<'a> {
             misfits: BTreeMap::new(),
             demands: BTreeMap::new(),
             best_domains: BTreeMap::new(),
+            preyless: BTreeSet::new(),
+            no_room: BTreeMap::new(),
             reservations: u32::try_from(snapshot.state.reserved().len()).unwrap_or(u32::MAX),
             wake: Time::NEVER,
         }

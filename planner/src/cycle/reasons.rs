@@ -85,6 +85,16 @@ impl Cycle<'_> {
     }
 
     fn why_no_room(&mut self, job: JobIdx, stopped_at_limit: bool) -> Reason {
+        let key = (self.job(job).class, stopped_at_limit);
+        if let Some(known) = self.no_room.get(&key) {
+            return known.clone();
+        }
+        let reason = self.find_why_no_room(job, stopped_at_limit);
+        self.no_room.insert(key, reason.clone());
+        reason
+    }
+
+    fn find_why_no_room(&mut self, job: JobIdx, stopped_at_limit: bool) -> Reason {
         let spec = self.spec(job);
         let demand = self.demand(job);
         let floor = spec.floor();
@@ -166,8 +176,7 @@ impl Cycle<'_> {
             } else if !known {
                 filters.unknown_path += 1;
             } else {
-                let free = self.ledger.free_during(node, self.snapshot.now, self.snapshot.now);
-                let full = demand.shapes.iter().all(|s| state.shapes.get(*s).requests.times_in(&free) == 0);
+                let full = demand.shapes.iter().all(|s| self.ledger.slots(node, *s) == 0);
                 filters.full += u32::from(full);
             }
         }

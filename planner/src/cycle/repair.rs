@@ -23,8 +23,8 @@ impl Cycle<'_> {
                 failed.push(row);
             }
         }
-        hurt.sort_by(|a, b| self.rank(*a).cmp(&self.rank(*b)));
-        failed.sort_by(|a, b| self.rank(*a).cmp(&self.rank(*b)));
+        hurt.sort_by_key(|a| self.rank(*a));
+        failed.sort_by_key(|a| self.rank(*a));
         for job in hurt {
             self.repair_one(job);
         }
@@ -63,7 +63,7 @@ impl Cycle<'_> {
         let kept = Placement { seats: running.placement.seats.iter().filter(alive).copied().collect() };
         let whole = spec.roles.iter().enumerate().all(|(row, role)| {
             let count = kept.count(row);
-            count >= role.floor && count % role.step() == 0
+            count >= role.floor && count.is_multiple_of(role.step())
         });
         if whole {
             self.resize(job, kept, None);

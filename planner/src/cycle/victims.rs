@@ -19,6 +19,9 @@ const WORTH_WAITING: Span = Span::from_secs(60);
 /// Domains that are priced exactly, best bound first.
 const MOST_DOMAINS: usize = 64;
 
+/// What makes one clearing cheaper than another: highest victim, work lost, victims, narrower domain, row.
+type Price = (i64, i64, usize, u8, DomainIdx);
+
 /// One job that makes room.
 #[derive(Clone, Debug)]
 pub(super) struct Victim {
@@ -60,11 +63,37 @@ struct Step {
     whole: bool,
 }
 
+/// How much of a possible victim is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Full,
+    Floor,
+    Gone,
+}
+
+impl Level {
+    /// Levels that take less from the job, mildest first.
+    fn milder(self, has_surplus: bool) -> Vec<Self> {
+        match self {
+            Self::Full => Vec::new(),
+            Self::Floor => vec![Self::Full],
+            Self::Gone if has_surplus => vec![Self::Full, Self::Floor],
+            Self::Gone => vec![Self::Full],
+        }
+    }
+}
+
 impl Cycle<'_> {
     /// The cheapest sufficient set of victims for a job, if there is one and waiting is not better.
     pub(super) fn choose_victims(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Cleared> {
+        let there = self.job(job);
+        let key = (there.spec.queue, there.class, there.spec.priority);
+        if self.preyless.contains(&key) {
+            return None;
+        }
         let prey = self.prey_of(job);
         if prey.is_empty() {
+            self.preyless.insert(key);
             return None;
         }
         if let Some(reservation) = promised {
@@ -78,7 +107,10 @@ impl Cycle<'_> {
         if let Some(reservation) = promised {
             self.put_in(job, reservation);
         }
-        let cleared = choice?;
+        let Some(cleared) = choice else {
+            self.preyless.insert(key);
+            return None;
+        };
         if self.better_to_wait(&cleared, &prey, wait) {
             return None;
         }
@@ -191,7 +223,7 @@ impl Cycle<'_> {
         let spec = self.spec(job);
         let demand = self.demand(job);
         let domains = self.domains_to_clear(&spec, &demand, prey);
-        let mut best: Option<((i64, i64, usize, u8, DomainIdx), Cleared)> = None;
+        let mut best: Option<(Price, Cleared)> = None;
         for domain in domains {
             let Some(cleared) = self.clear_domain(job, domain, prey) else { continue };
             let price = |v: &Victim| {
@@ -277,13 +309,14 @@ impl Cycle<'_> {
             search_limit: limit,
             within: Some(domain),
         };
-        let mut taken: Vec<Step> = Vec::new();
+        let mut levels: Vec<Level> = vec![Level::Full; prey.len()];
+        let mut taken: Vec<usize> = Vec::new();
         let mut fits = None;
         for step in steps {
-            self.lift(prey, &step, true);
-            let nodes: Vec<(NodeIdx, Vec<i64>)> = self.freed_nodes(prey, &step, start, start + spec.window());
-            room.set_free(&nodes);
-            taken.push(step);
+            let level = if step.whole { Level::Gone } else { Level::Floor };
+            self.set_level(prey, &mut levels, step.prey, level);
+            room.set_free(&self.freed_nodes(prey, step.prey, start, start + spec.window()));
+            taken.push(step.prey);
             if !self.quota_after(job) {
                 continue;
             }
@@ -294,38 +327,34 @@ impl Cycle<'_> {
                 break;
             }
         }
-        let mut kept: Vec<bool> = vec![true; taken.len()];
-        if fits.is_some() {
-            for at in (0..taken.len()).rev() {
-                // A job that goes whole needs no step for its surplus.
-                self.lift(prey, &taken[at], false);
-                let nodes = self.freed_nodes(prey, &taken[at], start, start + spec.window());
-                room.set_free(&nodes);
+        // Each that is not needed is spared, dearest first: the whole job, then its surplus.
+        let sparing: Vec<usize> = if fits.is_some() { taken.iter().rev().copied().collect() } else { Vec::new() };
+        for row in sparing {
+            let kept = levels[row];
+            for spared in kept.milder(prey[row].floor_seats.is_some()) {
+                self.set_level(prey, &mut levels, row, spared);
+                room.set_free(&self.freed_nodes(prey, row, start, start + spec.window()));
                 match crate::place::place(&room, &ask) {
                     Ok(found) if self.quota_after(job) => {
-                        kept[at] = false;
                         fits = Some(found);
+                        break;
                     }
                     _ => {
-                        self.lift(prey, &taken[at], true);
-                        let nodes = self.freed_nodes(prey, &taken[at], start, start + spec.window());
-                        room.set_free(&nodes);
+                        self.set_level(prey, &mut levels, row, kept);
+                        room.set_free(&self.freed_nodes(prey, row, start, start + spec.window()));
                     }
                 }
             }
         }
+        let chosen = levels.clone();
         // Put everything back: choosing is not stopping.
-        for (at, step) in taken.iter().enumerate().rev() {
-            if kept[at] {
-                self.lift(prey, step, false);
-            }
+        for row in taken {
+            self.set_level(prey, &mut levels, row, Level::Full);
         }
         let found = fits?;
         let mut victims: Vec<Victim> = Vec::new();
-        for (step, _) in taken.iter().zip(&kept).filter(|(_, kept)| **kept) {
-            let p = &prey[step.prey];
-            victims.retain(|v| v.job != p.job);
-            let shrunk = if step.whole { None } else { p.floor_seats.clone() };
+        for (p, level) in prey.iter().zip(&chosen).filter(|(_, level)| **level != Level::Full) {
+            let shrunk = if *level == Level::Floor { p.floor_seats.clone() } else { None };
             victims.push(Victim { job: p.job, shrunk, cause: p.cause });
         }
         if victims.is_empty() {
@@ -344,50 +373,37 @@ impl Cycle<'_> {
         steps.iter().map(|s| self.spec(prey[s.prey].job).grace).max().unwrap_or(Span::ZERO)
     }
 
-    /// Takes a victim's room off the ledger and the shares (`gone`) or gives it back.
-    fn lift(&mut self, prey: &[Prey], step: &Step, gone: bool) {
-        let p = &prey[step.prey];
+    /// Makes the ledger and the shares show a job at one level of what it holds.
+    fn set_level(&mut self, prey: &[Prey], levels: &mut [Level], row: usize, to: Level) {
+        let p = &prey[row];
+        let from = std::mem::replace(&mut levels[row], to);
+        if from == to {
+            return;
+        }
         let spec = self.spec(p.job);
-        let floor = p.floor_seats.clone();
-        // Only what this step takes: the surplus, or the rest of the job.
-        let (before, after) = match (step.whole, floor) {
-            (false, Some(floor)) => (p.seats.clone(), floor),
-            (_, floor) => (self.lifted_already(p, floor), Placement::default()),
+        let seats = |level: Level| match level {
+            Level::Full => p.seats.clone(),
+            Level::Floor => p.floor_seats.clone().unwrap_or_else(|| p.seats.clone()),
+            Level::Gone => Placement::default(),
         };
-        let (from, to) = if gone { (before, after) } else { (after, before) };
         self.ledger.release(p.job, &p.seats, HoldKind::Running);
-        if !to.is_empty() {
-            self.ledger.hold(p.job, &spec, &to, HoldKind::Running, (Time(i64::MIN), p.ends), p.ends);
+        if to != Level::Gone {
+            self.ledger.hold(p.job, &spec, &seats(to), HoldKind::Running, (Time(i64::MIN), p.ends), p.ends);
         }
-        let (taken, given) = (self.tally(&spec, &from), self.tally(&spec, &to));
+        let (before, after) = (self.tally(&spec, &seats(from)), self.tally(&spec, &seats(to)));
         // A job that goes whole leaves its queue's count of running jobs too.
-        if gone && to.is_empty() {
-            self.shares.take(spec.queue, &taken);
-        } else if !gone && from.is_empty() {
-            self.shares.give(spec.queue, &given);
-        } else {
-            self.shares.shrink(spec.queue, &taken);
-            self.shares.grow(spec.queue, &given);
+        match (from, to) {
+            (_, Level::Gone) => self.shares.take(spec.queue, &before),
+            (Level::Gone, _) => self.shares.give(spec.queue, &after),
+            _ => {
+                self.shares.shrink(spec.queue, &before);
+                self.shares.grow(spec.queue, &after);
+            }
         }
     }
 
-    /// What a job holds when its whole-job step comes: its floor if its surplus went before, else all.
-    fn lifted_already(&self, p: &Prey, floor: Option<Placement>) -> Placement {
-        let held: u32 = p
-            .seats
-            .nodes()
-            .first()
-            .map_or(0, |&n| self.ledger.holds(n).filter(|h| h.job == p.job).map(|h| h.count).sum());
-        let full: u32 =
-            p.seats.nodes().first().map_or(0, |&n| p.seats.by_node().iter().filter(|c| c.0 == n).map(|c| c.2).sum());
-        match floor {
-            Some(floor) if held < full => floor,
-            _ => p.seats.clone(),
-        }
-    }
-
-    fn freed_nodes(&mut self, prey: &[Prey], step: &Step, from: Time, to: Time) -> Vec<(NodeIdx, Vec<i64>)> {
-        let nodes = prey[step.prey].seats.nodes();
+    fn freed_nodes(&mut self, prey: &[Prey], row: usize, from: Time, to: Time) -> Vec<(NodeIdx, Vec<i64>)> {
+        let nodes = prey[row].seats.nodes();
         nodes.into_iter().map(|node| (node, self.ledger.free_during(node, from, to))).collect()
     }
 

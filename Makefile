@@ -1,0 +1,44 @@
+# The verbs of the project, the same locally and in CI. `make help` lists them.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help build test lint fmt demo demo-down crds bench quality e2e nightly sweep bench-api uninstall
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build every binary
+	cargo build --workspace --bins
+
+test: ## Everything: unit tests, laws, scenarios, replays, stories on a real control plane
+	hack/test
+
+lint: ## Format, clippy, docs, layers, generated files, licences
+	hack/lint
+
+fmt: ## Format the code
+	cargo fmt --all
+
+crds: ## Write the generated files: CRDs and the table of codes
+	hack/check-generated --write
+
+demo: ## A real control plane with Berth on it, telling its story; KEEP=1 leaves it running
+	hack/demo up $(if $(KEEP),--keep,)
+
+demo-down: ## End a demo that was kept
+	hack/demo down
+
+e2e: ## Only the stories on a real control plane
+	hack/test e2e
+
+bench: ## Speed, each figure beside its mark; writes target/bench.json and docs/measurements.md
+	hack/bench speed
+
+quality: ## Quality on public traces, each figure beside its mark; writes target/quality.json
+	hack/bench quality
+
+nightly: ## The laws at their full counts, and the licence and advisory audit
+	hack/nightly
