@@ -2,6 +2,7 @@
 
 use crate::telemetry::LogFormat;
 use clap::Parser;
+use planner::Span;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -64,5 +65,29 @@ impl Args {
             let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".to_owned());
             format!("{host}-{}-{}", std::process::id(), k8s_openapi::jiff::Timestamp::now().as_millisecond())
         })
+    }
+}
+
+/// Settings that meanings depend on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a node may be silent before what runs on it counts as lost.
+    pub node_lost_after: Span,
+    /// How long a kubelet may take to accept a pod.
+    pub accept_timeout: Span,
+    /// How long a stage of dependsOn may take to be ready.
+    pub stage_timeout: Span,
+}
+
+impl Args {
+    /// Settings that meanings depend on.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let span = |seconds: u64| Span::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX / 1_000_000));
+        Settings {
+            node_lost_after: span(self.node_lost_after_seconds),
+            accept_timeout: span(self.accept_timeout_seconds),
+            stage_timeout: span(self.stage_timeout_seconds),
+        }
     }
 }

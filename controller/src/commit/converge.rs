@@ -8,6 +8,7 @@ use crds::names::finalizers;
 use crds::v1alpha1::{BerthState, Stopping};
 use crds::{Berth, Code, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A Berth with all that exists of it.
@@ -25,6 +26,8 @@ pub struct Sight<'a> {
     pub all_or_nothing: bool,
     /// Seconds between the stop signal and the kill.
     pub grace_seconds: u32,
+    /// Uids of pods whose node is lost: nobody is there to stop them, so they are removed by force.
+    pub unattended: BTreeSet<String>,
     /// Now.
     pub now: Timestamp,
 }
@@ -55,7 +58,7 @@ pub fn stop(berth: &Arc<Berth>, cause: &str, sight: &Sight<'_>) -> Operation {
         grace_period_seconds: Some(i64::from(sight.grace_seconds)),
     });
     let journal = Journal::Update { berth: Arc::new(next), base: Box::new(berth.spec.clone()) };
-    Operation { delete: staying(&sight.pods, sight.grace_seconds), ..empty(berth, journal, sight.now) }
+    Operation { delete: staying(sight), ..empty(berth, journal, sight.now) }
 }
 
 /// Gives a Berth back: only when the server itself says that no pod of it is left.
@@ -89,7 +92,7 @@ pub fn empty(berth: &Berth, journal: Journal, now: Timestamp) -> Operation {
 /// A released Berth has no finalizer and no pods: late ones go.
 fn released(sight: &Sight<'_>) -> Option<Operation> {
     let berth = sight.berth;
-    let delete = staying(&sight.pods, sight.grace_seconds);
+    let delete = staying(sight);
     if !delete.is_empty() {
         return Some(Operation { delete, ..empty(berth, Journal::Standing(berth.clone()), sight.now) });
     }
@@ -99,7 +102,7 @@ fn released(sight: &Sight<'_>) -> Option<Operation> {
 
 /// A Berth on its way out: pods that do not know it yet are told; when none is left it is given back.
 fn leave(sight: &Sight<'_>) -> Option<Operation> {
-    let delete = staying(&sight.pods, sight.grace_seconds);
+    let delete = staying(sight);
     if !delete.is_empty() {
         return Some(Operation { delete, ..empty(sight.berth, Journal::Standing(sight.berth.clone()), sight.now) });
     }
@@ -121,10 +124,13 @@ fn complete(sight: Sight<'_>) -> Option<Operation> {
     })
 }
 
-/// Pods that run and were not told to go.
-fn staying(pods: &[Arc<Pod>], grace_seconds: u32) -> Vec<Member> {
-    pods.iter()
-        .filter(|p| !is_terminal(p) && p.metadata.deletion_timestamp.is_none())
-        .map(|p| member(p, Some(grace_seconds)))
+/// Pods that run and were not told to go; and those that nobody is there to stop, whatever they were told.
+fn staying(sight: &Sight<'_>) -> Vec<Member> {
+    let unattended = |p: &Pod| p.metadata.uid.as_ref().is_some_and(|uid| sight.unattended.contains(uid));
+    sight
+        .pods
+        .iter()
+        .filter(|p| !is_terminal(p) && (p.metadata.deletion_timestamp.is_none() || unattended(p)))
+        .map(|p| member(p, Some(if unattended(p) { 0 } else { sight.grace_seconds })))
         .collect()
 }

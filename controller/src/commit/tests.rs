@@ -91,6 +91,7 @@ fn next_operation(world: &World, goal: Goal) -> Option<Operation> {
         companions: vec![mk_service()],
         all_or_nothing: true,
         grace_seconds: 30,
+        unattended: std::collections::BTreeSet::new(),
         now: now(),
     };
     let stands = berth.spec.state == BerthState::Committed && berth.spec.stopping.is_none();

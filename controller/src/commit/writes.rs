@@ -12,6 +12,7 @@ use kube_runtime::events::{Event, EventType, Recorder, Reporter};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// A status to be written: only what differs is sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,17 @@ pub struct StatusWrite {
     pub old: Value,
     /// What it is to be.
     pub new: Value,
+}
+
+/// What a status write came to: the object as it is now, to be taken in before the watch shows it.
+#[derive(Clone, Debug)]
+pub enum Written {
+    /// There was nothing to write, or nobody needs the answer.
+    Nothing,
+    /// A job.
+    Job(Arc<TrainingJob>),
+    /// A Berth.
+    Berth(Arc<Berth>),
 }
 
 /// The object a write is about.
@@ -70,15 +82,21 @@ impl Executor {
     ///
     /// # Errors
     /// As every request; [`Fault::NotFound`] and [`Fault::Conflict`]: the object is gone.
-    pub async fn write_status(&self, write: &StatusWrite) -> Result<(), Fault> {
-        let Some(difference) = merge_difference(&write.old, &write.new) else { return Ok(()) };
+    pub async fn write_status(&self, write: &StatusWrite) -> Result<Written, Fault> {
+        let Some(difference) = merge_difference(&write.old, &write.new) else { return Ok(Written::Nothing) };
         let body = json!({"metadata": {"uid": write.target.uid}, "status": difference});
         let Target { kind, namespace, name, .. } = &write.target;
         match kind {
-            Kind::Job => self.patch_status::<TrainingJob>("TrainingJob", &self.api(namespace), name, &body).await,
-            Kind::Berth => self.patch_status::<Berth>("Berth", &self.api(namespace), name, &body).await,
-            Kind::Queue => self.patch_status::<Queue>("Queue", &Api::all(self.client()), name, &body).await,
-            Kind::Topology => self.patch_status::<Topology>("Topology", &Api::all(self.client()), name, &body).await,
+            Kind::Job => self.patch_status("TrainingJob", &self.api(namespace), name, &body).await.map(Written::Job),
+            Kind::Berth => self.patch_status("Berth", &self.api(namespace), name, &body).await.map(Written::Berth),
+            Kind::Queue => {
+                let api: Api<Queue> = Api::all(self.client());
+                self.patch_status("Queue", &api, name, &body).await.map(|_| Written::Nothing)
+            }
+            Kind::Topology => {
+                let api: Api<Topology> = Api::all(self.client());
+                self.patch_status("Topology", &api, name, &body).await.map(|_| Written::Nothing)
+            }
         }
     }
 
@@ -88,24 +106,24 @@ impl Executor {
         api: &Api<K>,
         name: &str,
         body: &Value,
-    ) -> Result<(), Fault> {
+    ) -> Result<Arc<K>, Fault> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(body);
-        self.write("status", kind, api.patch_status(name, &params, &patch)).await.map(|_| ())
+        self.write("status", kind, api.patch_status(name, &params, &patch)).await.map(Arc::new)
     }
 
     /// Sets the finalizers of a job, as seen at a resourceVersion.
     ///
     /// # Errors
     /// As every request.
-    pub async fn set_job_finalizers(&self, job: &TrainingJob, finalizers: &[String]) -> Result<(), Fault> {
+    pub async fn set_job_finalizers(&self, job: &TrainingJob, finalizers: &[String]) -> Result<Arc<TrainingJob>, Fault> {
         let body = json!({"metadata": {
             "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version, "finalizers": finalizers,
         }});
         let api: Api<TrainingJob> = self.api(job.metadata.namespace.as_deref().unwrap_or_default());
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let request = async { api.patch(&job.name_any(), &params, &Patch::Merge(body)).await };
-        self.write("patch", "TrainingJob", request).await.map(|_| ())
+        self.write("patch", "TrainingJob", request).await.map(Arc::new)
     }
 
     /// Deletes exactly this object (a finished job whose time is over, an old Berth).

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::{Resource, ResourceExt};
+use std::sync::Arc;
 
 /// Drops annotations that are not ours.
 pub(super) fn bare<K: Resource>(object: &mut K) {
@@ -17,6 +18,15 @@ pub(super) fn node(node: &mut Node) {
         status.volumes_in_use = None;
         status.config = None;
     }
+}
+
+/// A pod as it is kept.
+#[must_use]
+pub fn pruned_pod(full: &Pod) -> Arc<Pod> {
+    let mut kept = full.clone();
+    kept.managed_fields_mut().clear();
+    pod(&mut kept);
+    Arc::new(kept)
 }
 
 /// Keeps of a pod what it takes on its node and how it fares.

@@ -1,0 +1,157 @@
+//! What is remembered of a job beside its objects. Nothing here matters for correctness: a restarted controller begins
+//! with fresh records and comes to the same decisions from the objects alone.
+
+use crds::Code;
+use k8s_openapi::api::core::v1::PodSpec;
+use planner::Time;
+use planner::plan::Quality;
+use planner::reason::DomainReport;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A job's memory.
+#[derive(Debug)]
+pub struct Record {
+    /// Uid of the job: a namesake begins anew.
+    pub uid: String,
+    /// First sight.
+    pub first_seen: Time,
+    /// The operation under way, if any; there is never more than one.
+    pub flight: Option<Flight>,
+    /// What keeps the job from being planned at all.
+    pub fault: Option<Held>,
+    /// Waits this long after refusals.
+    pub backoff: Option<Held>,
+    /// Starts refused in a row.
+    pub refusals: u32,
+    /// Trouble in a row of operations that should just work.
+    pub stalls: u32,
+    /// Nodes that refused its pods lately, until when, and how often.
+    pub avoided: BTreeMap<String, (Time, u32)>,
+    /// Why it waits, as the last plan said.
+    pub waiting: Option<Waits>,
+    /// How good its placement is, as the plan that started it said.
+    pub quality: Option<Quality>,
+    /// Its Service and the like were seen.
+    pub companions_made: bool,
+    /// An undo has not succeeded yet: the last trouble.
+    pub undo_trouble: Option<String>,
+    /// When something is due although nothing happens.
+    pub due: Option<Time>,
+    /// A status write is under way.
+    pub status_flight: bool,
+    /// When its status was last written, and whether more may be written soon.
+    pub status_written: Option<Time>,
+    /// The trace of its start.
+    pub trace: Option<crate::traces::StartTrace>,
+    /// Whether its pods' resources were taken from a dry run.
+    pub asks: Vec<Option<Arc<PodSpec>>>,
+}
+
+impl Record {
+    /// A fresh memory.
+    #[must_use]
+    pub fn new(uid: &str, now: Time) -> Self {
+        Self {
+            uid: uid.to_owned(),
+            first_seen: now,
+            flight: None,
+            fault: None,
+            backoff: None,
+            refusals: 0,
+            stalls: 0,
+            avoided: BTreeMap::new(),
+            waiting: None,
+            quality: None,
+            companions_made: false,
+            undo_trouble: None,
+            due: None,
+            status_flight: false,
+            status_written: None,
+            trace: None,
+            asks: Vec::new(),
+        }
+    }
+}
+
+/// Something that holds a job back, as its user sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The code.
+    pub code: Code,
+    /// In words.
+    pub message: String,
+    /// Until when, if it ends by itself.
+    pub until: Option<Time>,
+}
+
+/// What a plan said of a waiting job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waits {
+    /// Place in its queue, from 1.
+    pub position: u32,
+    /// The code.
+    pub code: &'static str,
+    /// In words.
+    pub message: String,
+    /// The best few domains.
+    pub domains: Vec<DomainReport>,
+    /// When it is expected to start.
+    pub start: Option<Time>,
+}
+
+/// An operation under way.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// Its kind.
+    pub kind: FlightKind,
+    /// When it began.
+    pub since: Instant,
+    /// The same on the cluster's clock.
+    pub began: Time,
+}
+
+/// Kinds of operations, as metrics and logs name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FlightKind {
+    /// Starts a gang.
+    Start,
+    /// Makes pods that are missing.
+    Complete,
+    /// Marks a Berth and tells its pods to go.
+    Stop,
+    /// Gives a Berth back.
+    Release,
+    /// Promises a start.
+    Reserve,
+    /// Moves a promise.
+    Move,
+    /// Drops a promise.
+    Drop,
+    /// Changes a gang's size.
+    Resize,
+    /// Replaces members.
+    Replace,
+    /// Removes pods that belong nowhere.
+    Sweep,
+}
+
+impl FlightKind {
+    /// Name for metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Complete => "complete",
+            Self::Stop => "stop",
+            Self::Release => "release",
+            Self::Reserve => "reserve",
+            Self::Move => "move",
+            Self::Drop => "drop",
+            Self::Resize => "resize",
+            Self::Replace => "replace",
+            Self::Sweep => "sweep",
+        }
+    }
+}
