@@ -6,8 +6,10 @@
 //!
 //! Invariant: only [`commit`] writes to the API server (and [`lease`] its Lease).
 
+pub mod app;
 pub mod args;
 pub mod commit;
+pub mod engine;
 pub mod health;
 pub mod http;
 pub mod lease;

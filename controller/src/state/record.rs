@@ -2,6 +2,7 @@
 //! with fresh records and comes to the same decisions from the objects alone.
 
 use crds::Code;
+use crds::v1alpha1::Moved;
 use k8s_openapi::api::core::v1::PodSpec;
 use planner::Time;
 use planner::plan::Quality;
@@ -37,15 +38,15 @@ pub struct Record {
     pub companions_made: bool,
     /// An undo has not succeeded yet: the last trouble.
     pub undo_trouble: Option<String>,
-    /// When something is due although nothing happens.
-    pub due: Option<Time>,
-    /// A status write is under way.
-    pub status_flight: bool,
-    /// When its status was last written, and whether more may be written soon.
+    /// Nothing is asked of it before, after trouble.
+    pub retry_at: Option<Time>,
+    /// Moves of its promise that its Berth does not show yet.
+    pub moves: Vec<Moved>,
+    /// When its status was last written.
     pub status_written: Option<Time>,
     /// The trace of its start.
     pub trace: Option<crate::traces::StartTrace>,
-    /// Whether its pods' resources were taken from a dry run.
+    /// Pods of its roles as dry runs answered them.
     pub asks: Vec<Option<Arc<PodSpec>>>,
 }
 
@@ -66,8 +67,8 @@ impl Record {
             quality: None,
             companions_made: false,
             undo_trouble: None,
-            due: None,
-            status_flight: false,
+            retry_at: None,
+            moves: Vec::new(),
             status_written: None,
             trace: None,
             asks: Vec::new(),
