@@ -10,8 +10,8 @@ export CARGO_TERM_COLOR ?= auto
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build every binary
-	cargo build --workspace --bins
+build: ## Build every binary, optimized, into target/release
+	cargo build --release --workspace --bins
 
 test: ## Everything: unit tests, laws, scenarios, replays, stories on a real control plane
 	hack/test

@@ -58,6 +58,8 @@ pub struct ClusterState {
     used: Vec<Amounts>,
     holds: Vec<Vec<Hold>>,
     waiting: Vec<BTreeSet<RankKey>>,
+    /// The same by placement class, for those who only ask which class could start.
+    by_class: Vec<BTreeMap<u32, BTreeSet<RankKey>>>,
     running: BTreeSet<JobIdx>,
     reserved: BTreeSet<JobIdx>,
     queue_use: Vec<Tally>,
@@ -205,6 +207,12 @@ impl ClusterState {
     #[must_use]
     pub fn waiting(&self, queue: QueueIdx) -> &BTreeSet<RankKey> {
         &self.waiting[queue.row()]
+    }
+
+    /// Waiting jobs of a leaf queue by placement class.
+    #[must_use]
+    pub fn waiting_by_class(&self, queue: QueueIdx) -> &BTreeMap<u32, BTreeSet<RankKey>> {
+        &self.by_class[queue.row()]
     }
 
     /// Jobs that hold room: running and leaving, in row order.
@@ -356,6 +364,7 @@ impl ClusterState {
         self.queue_rows.insert(queue.name.clone(), row);
         self.queues.push(queue);
         self.waiting.push(BTreeSet::new());
+        self.by_class.push(BTreeMap::new());
         self.queue_use.push(Tally::new());
         self.queue_running.push(0);
         row
@@ -720,6 +729,7 @@ impl ClusterState {
         for waiting in &mut self.waiting {
             waiting.clear();
         }
+        self.by_class.iter_mut().for_each(BTreeMap::clear);
         self.running.clear();
         self.reserved.clear();
         self.queue_use.iter_mut().for_each(Tally::clear);

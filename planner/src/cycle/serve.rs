@@ -12,7 +12,8 @@ use crate::reason::{Code, Reason};
 use crate::share::{Contest, Head};
 use crate::state::{ClusterState, RankKey};
 use crate::time::Time;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_set};
 use std::sync::Arc;
 
 /// What became of a job that was considered.
@@ -26,9 +27,11 @@ enum Outcome {
 }
 
 /// The waiting jobs of one leaf queue, in order.
-struct Line {
+struct Line<'a> {
     queue: QueueIdx,
-    jobs: Jobs,
+    jobs: Jobs<'a>,
+    /// The job to be considered next.
+    head: Option<JobIdx>,
     /// Jobs considered that wait.
     blocked: u32,
     /// Jobs considered in all.
@@ -37,20 +40,23 @@ struct Line {
     claimed: bool,
 }
 
-enum Jobs {
-    Ranked(VecDeque<JobIdx>),
+enum Jobs<'a> {
+    /// All of them.
+    Ranked(btree_set::Iter<'a, RankKey>),
+    /// The rest of the classes that could still start now: who needs a date has got one.
+    Startable(BinaryHeap<Reverse<(&'a RankKey, u32)>>, BTreeMap<u32, btree_set::Range<'a, RankKey>>),
     /// Per user, for `Fair` order: whose use is least goes first.
     ByUser(BTreeMap<Arc<str>, VecDeque<JobIdx>>),
 }
 
-impl Line {
-    fn open(state: &ClusterState, queue: QueueIdx) -> Self {
-        let ranked = state.waiting(queue).iter().map(|key| key.5);
+impl<'a> Line<'a> {
+    fn open(state: &'a ClusterState, queue: QueueIdx) -> Self {
+        let ranked = state.waiting(queue).iter();
         let jobs = match state.queue(queue).order {
-            Order::Priority => Jobs::Ranked(ranked.collect()),
+            Order::Priority => Jobs::Ranked(ranked),
             Order::Fair => {
                 let mut users: BTreeMap<Arc<str>, VecDeque<JobIdx>> = BTreeMap::new();
-                for job in ranked {
+                for job in ranked.map(|key| key.5) {
                     if let Some(there) = state.job(job) {
                         users.entry(there.spec.user.clone()).or_default().push_back(job);
                     }
@@ -58,18 +64,22 @@ impl Line {
                 Jobs::ByUser(users)
             }
         };
-        Self { queue, jobs, blocked: 0, position: 0, claimed: false }
+        Self { queue, jobs, head: None, blocked: 0, position: 0, claimed: false }
     }
 
     fn drain(&mut self) -> Vec<JobIdx> {
-        match &mut self.jobs {
-            Jobs::Ranked(jobs) => std::mem::take(jobs).into(),
+        let rest: Vec<JobIdx> = match &mut self.jobs {
+            Jobs::Ranked(jobs) => jobs.map(|key| key.5).collect(),
+            Jobs::Startable(..) => Vec::new(),
             Jobs::ByUser(users) => std::mem::take(users).into_values().flatten().collect(),
-        }
+        };
+        let head = self.head.take();
+        self.jobs = Jobs::ByUser(BTreeMap::new());
+        head.into_iter().chain(rest).collect()
     }
 }
 
-impl Cycle<'_> {
+impl<'a> Cycle<'a> {
     /// Where a waiting job stands in its queue.
     pub(super) fn rank(&self, job: JobIdx) -> RankKey {
         ClusterState::rank_key(self.job(job), job)
@@ -78,19 +88,19 @@ impl Cycle<'_> {
     /// Step 4 of the cycle.
     pub(super) fn serve(&mut self) {
         let state = self.state();
-        let mut lines: Vec<Line> = (0..state.queues().len())
+        let mut lines: Vec<Line<'a>> = (0..state.queues().len())
             .map(QueueIdx::of)
             .filter(|q| !state.waiting(*q).is_empty())
             .map(|q| Line::open(state, q))
             .collect();
         let mut contest = Contest::new(&self.shares);
-        for line in &lines {
+        for line in &mut lines {
             self.enter(&mut contest, line);
         }
         while let Some(queue) = contest.best() {
             let Some(line) = lines.iter_mut().find(|l| l.queue == queue) else { break };
             let before = self.plan.actions.len();
-            if let Some(job) = self.pop(line) {
+            if let Some(job) = line.head.take() {
                 self.serve_one(line, job);
             }
             self.enter(&mut contest, line);
@@ -98,12 +108,13 @@ impl Cycle<'_> {
         }
     }
 
-    /// Tells the contest a line's present head.
-    fn enter(&mut self, contest: &mut Contest, line: &Line) {
-        let Some(job) = self.head(line) else {
+    /// Takes a line's next job as its head and tells the contest.
+    fn enter(&mut self, contest: &mut Contest, line: &mut Line<'a>) {
+        let Some(job) = self.next_of(line) else {
             contest.set(&self.shares, line.queue, None);
             return;
         };
+        line.head = Some(job);
         let demand = self.demand(job);
         let there = self.job(job);
         let head = Head {
@@ -125,38 +136,68 @@ impl Cycle<'_> {
         }
     }
 
-    fn head(&self, line: &Line) -> Option<JobIdx> {
-        match &line.jobs {
-            Jobs::Ranked(jobs) => jobs.front().copied(),
-            Jobs::ByUser(users) => {
-                let heads: Vec<(&Arc<str>, JobIdx)> =
-                    users.iter().filter_map(|(user, jobs)| Some((user, *jobs.front()?))).collect();
-                let best = heads.iter().min_by(|a, b| {
-                    let by_use = self.users.share(line.queue, a.0).cmp(&self.users.share(line.queue, b.0));
-                    by_use.then_with(|| self.rank(a.1).cmp(&self.rank(b.1)))
-                });
-                best.map(|h| h.1)
-            }
-        }
-    }
-
-    fn pop(&self, line: &mut Line) -> Option<JobIdx> {
-        let job = self.head(line)?;
+    fn next_of(&mut self, line: &mut Line<'a>) -> Option<JobIdx> {
+        let queue = line.queue;
         match &mut line.jobs {
             Jobs::Ranked(jobs) => {
-                jobs.pop_front();
+                let key = jobs.next()?;
+                if !self.policy.explain && self.only_starts(queue, line.blocked) {
+                    line.jobs = self.startable(queue, key);
+                    return self.next_of(line);
+                }
+                Some(key.5)
+            }
+            Jobs::Startable(heap, classes) => {
+                // A class of which nothing fits any more is left out with all that is behind its head.
+                while let Some(Reverse((key, class))) = heap.pop() {
+                    let demand = self.demand(key.5);
+                    if self.could_fit(&demand) {
+                        if let Some(next) = classes.get_mut(&class).and_then(Iterator::next) {
+                            heap.push(Reverse((next, class)));
+                        }
+                        return Some(key.5);
+                    }
+                }
+                None
             }
             Jobs::ByUser(users) => {
-                let user = self.job(job).spec.user.clone();
-                if let Some(jobs) = users.get_mut(&user) {
-                    jobs.pop_front();
-                }
+                let heads: Vec<(Arc<str>, JobIdx)> =
+                    users.iter().filter_map(|(user, jobs)| Some((user.clone(), *jobs.front()?))).collect();
+                let best = heads.into_iter().min_by(|a, b| {
+                    let by_use = self.users.share(queue, &a.0).cmp(&self.users.share(queue, &b.0));
+                    by_use.then_with(|| self.rank(a.1).cmp(&self.rank(b.1)))
+                })?;
+                users.get_mut(&best.0)?.pop_front()
             }
         }
-        Some(job)
     }
 
-    fn serve_one(&mut self, line: &mut Line, job: JobIdx) {
+    /// Whether the jobs that come now can only start or wait: all promises the queue may have are given.
+    fn only_starts(&self, queue: QueueIdx, blocked: u32) -> bool {
+        let given = match self.state().queue(queue).backfill {
+            Backfill::None => false,
+            Backfill::Depth(depth) => blocked >= depth,
+        };
+        given && !self.policy.preemption && self.state().reserved().len() <= blocked as usize
+    }
+
+    /// The jobs from `key` on, by class, of the classes that could start now.
+    fn startable(&mut self, queue: QueueIdx, key: &'a RankKey) -> Jobs<'a> {
+        let mut heap = BinaryHeap::new();
+        let mut ranges = BTreeMap::new();
+        for (&class, jobs) in self.state().waiting_by_class(queue) {
+            let mut range = jobs.range(key..);
+            let Some(first) = range.next() else { continue };
+            let demand = self.demand(first.5);
+            if self.could_fit(&demand) {
+                heap.push(Reverse((first, class)));
+                ranges.insert(class, range);
+            }
+        }
+        Jobs::Startable(heap, ranges)
+    }
+
+    fn serve_one(&mut self, line: &mut Line<'_>, job: JobIdx) {
         line.position += 1;
         match self.consider(line, job) {
             Outcome::Started => line.position -= 1,
@@ -172,7 +213,7 @@ impl Cycle<'_> {
     }
 
     /// Strict order: nobody passes the blocked head.
-    fn close_line(&mut self, line: &mut Line, head: JobIdx) {
+    fn close_line(&mut self, line: &mut Line<'_>, head: JobIdx) {
         let object = self.job(head).spec.key.clone();
         let rest = line.drain();
         if !self.policy.explain {
@@ -203,7 +244,7 @@ impl Cycle<'_> {
         Some(Reason::of(Code::QueueHeld, self.state().queue(closed).name.clone()))
     }
 
-    fn consider(&mut self, line: &mut Line, job: JobIdx) -> Outcome {
+    fn consider(&mut self, line: &mut Line<'_>, job: JobIdx) -> Outcome {
         if let Some(held) = self.outside_hold(job) {
             return Outcome::Held(held);
         }
@@ -277,7 +318,7 @@ impl Cycle<'_> {
     }
 
     /// A job without a date.
-    fn consider_new(&mut self, line: &mut Line, job: JobIdx) -> Outcome {
+    fn consider_new(&mut self, line: &mut Line<'_>, job: JobIdx) -> Outcome {
         let patience = self.patience(job);
         let refused = match self.place_now(job, patience.map(|p| p.0)) {
             Ok(placement) => {
@@ -301,7 +342,14 @@ impl Cycle<'_> {
     }
 
     /// Patience has not run out: wait for the preferred level if the plan shows it in time, else take the best there is.
-    fn wait_for_preferred(&mut self, line: &mut Line, job: JobIdx, goal: u32, until: Time, refused: &Not) -> Outcome {
+    fn wait_for_preferred(
+        &mut self,
+        line: &mut Line<'_>,
+        job: JobIdx,
+        goal: u32,
+        until: Time,
+        refused: &Not,
+    ) -> Outcome {
         if let Not::Quota(_) = refused {
             return self.promise_date(line, job, refused, Some(goal));
         }
@@ -324,7 +372,7 @@ impl Cycle<'_> {
         self.promise_date(line, job, refused, None)
     }
 
-    fn due_a_promise(&self, line: &Line) -> bool {
+    fn due_a_promise(&self, line: &Line<'_>) -> bool {
         let deep = match self.state().queue(line.queue).backfill {
             Backfill::None => false,
             Backfill::Depth(depth) => line.blocked < depth,
@@ -333,7 +381,7 @@ impl Cycle<'_> {
     }
 
     /// The earliest start as a reservation, or a claim where there is no date.
-    fn promise_date(&mut self, line: &mut Line, job: JobIdx, refused: &Not, goal: Option<u32>) -> Outcome {
+    fn promise_date(&mut self, line: &mut Line<'_>, job: JobIdx, refused: &Not, goal: Option<u32>) -> Outcome {
         let reason = |cycle: &mut Self| cycle.why_not(job, refused);
         if !self.due_a_promise(line) {
             return Outcome::Blocked(reason(self));
@@ -436,7 +484,7 @@ impl Cycle<'_> {
 
     /// Standing promises of lower-ranked jobs give way to a job newly ranked above them (decision 3): same queue and
     /// higher priority, or another queue within its guarantee against borrowers.
-    fn pass_lower(&mut self, line: &Line, job: JobIdx) -> Option<Outcome> {
+    fn pass_lower(&mut self, line: &Line<'_>, job: JobIdx) -> Option<Outcome> {
         if !self.due_a_promise(line) {
             return None;
         }

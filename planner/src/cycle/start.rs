@@ -67,7 +67,7 @@ impl Cycle<'_> {
     }
 
     /// Cheap necessary condition, whatever is reserved: some candidate domain has enough slots for every role.
-    fn could_fit(&mut self, demand: &super::Demand) -> bool {
+    pub(super) fn could_fit(&mut self, demand: &super::Demand) -> bool {
         let independent = demand.candidates.len() > 1 && demand.by_pool.len() > 1;
         let least: u64 = demand.sizes.iter().map(|s| u64::from(*s)).sum();
         let mut total = 0;
