@@ -391,6 +391,49 @@ fn quotas_are_those_of_the_table() {
     assert_eq!(by_vc, table.into());
 }
 
+/// Mean / p99 delay per virtual cluster at 640 GPUs in 1,000 s: alone, (c), (d).
+const TABLE: [(&str, [(f64, f64); 3]); 13] = [
+    ("ee9e8c", [(124., 617.), (6.5, 133.), (5.3, 133.)]),
+    ("7f04ca", [(602., 1441.), (20.6, 225.), (10.6, 185.)]),
+    ("b436b2", [(782., 947.), (8.0, 34.), (6.0, 12.)]),
+    ("6214e9", [(150., 434.), (27.9, 156.), (12.7, 84.)]),
+    ("6c71a0", [(569., 881.), (8.6, 134.), (2.7, 42.)]),
+    ("2869ce", [(277., 904.), (46.5, 599.), (30.0, 599.)]),
+    ("0e4a51", [(741., 2782.), (21.4, 458.), (9.5, 175.)]),
+    ("e13805", [(1.2, 38.), (0.4, 1.), (0.4, 1.)]),
+    ("103959", [(115., 478.), (1.5, 35.), (0.3, 10.)]),
+    ("11cb48", [(177., 1359.), (2.7, 98.), (0.8, 34.)]),
+    ("23dbec", [(18.8, 53.), (17.9, 50.), (4.1, 14.)]),
+    ("ed69ec", [(1014., 1630.), (20.1, 125.), (3.3, 47.)]),
+    ("795a4c", [(8.2, 12.), (2.1, 5.), (0.0, 0.)]),
+];
+
+#[test]
+fn every_virtual_cluster_has_the_delays_of_the_table() {
+    let Some(path) = traces() else { return };
+    let trace = read(&path);
+    let quotas = quotas(&trace, 640);
+    let starts = private_starts(&trace, &quotas);
+    let runs = [
+        starts.iter().zip(&trace.jobs).map(|(s, j)| s + j.run).collect(),
+        pooled(&trace, &quotas, 640, None).ends,
+        pooled(&trace, &quotas, 640, Some(1_800)).ends,
+    ];
+    for (name, published) in TABLE {
+        let vc = trace.vcs.iter().position(|v| v == name).expect("in the trace");
+        for (ends, (mean, p99)) in runs.iter().zip(published) {
+            let got = delays(&trace, ends, Some(vc));
+            let digit = if mean >= 100.0 { 0.5 } else { 0.05 };
+            // The table was printed from whole seconds.
+            let off = |got: f64, published: f64, digit: f64| (got / 1_000.0 - published).abs() > digit + 0.001;
+            assert!(
+                !off(got.0, mean, digit) && !off(got.1 as f64, p99, 0.5),
+                "{name}: {got:?}, published {mean}/{p99}"
+            );
+        }
+    }
+}
+
 #[test]
 fn nobody_is_worse_off_than_alone_and_the_mean_is_far_better() {
     let Some(path) = traces() else { return };

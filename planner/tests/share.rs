@@ -589,15 +589,29 @@ fn resources_are_compared_one_by_one_never_summed() {
 }
 
 #[test]
-fn guaranteed_gpus_protect_the_cpus_that_come_with_them() {
+fn guaranteed_gpus_protect_the_cpus_that_come_with_them_and_no_more() {
     let mut w = World::new(10);
-    let a = w.add(Queue { guarantee: w.of(&[("cpu", 50_000)]), ..Queue::open("a", QueueIdx::ROOT) });
+    let a = w.add(Queue { guarantee: w.of(&[("cpu", 30_000)]), ..Queue::open("a", QueueIdx::ROOT) });
     let b = w.queue("b", 5);
-    w.run_as(b, "ann", 5, 80, 0);
+    w.run_as(b, "ann", 5, 50, 0);
     let cpus = w.of(&[("cpu", 30_000)]);
-    let held = w.of(&[("gpu", 5), ("cpu", 80_000)]);
-    assert_eq!(w.shares().may_reclaim(&taker(a, &cpus), b, &held), Reclaim::No);
-    assert_eq!(w.shares().may_reclaim(&taker(a, &cpus), b, &w.of(&[("cpu", 80_000)])), Reclaim::Entitled);
+    let held = w.of(&[("gpu", 5), ("cpu", 50_000)]);
+    assert_eq!(w.shares().may_reclaim(&taker(a, &cpus), b, &held), Reclaim::No, "half of the GPUs, half of the CPUs");
+    w.run_as(b, "ann", 0, 20, 0);
+    let hog = w.of(&[("cpu", 20_000)]);
+    assert_eq!(w.shares().may_reclaim(&taker(a, &cpus), b, &hog), Reclaim::Entitled);
+}
+
+#[test]
+fn a_guarantee_of_gpus_reaches_the_cpus_it_needs() {
+    let mut w = World::new(10);
+    let (a, b) = (w.queue("a", 5), w.queue("b", 0));
+    w.run_as(b, "ann", 0, 90, 0);
+    let gang = w.of(&[("gpu", 4), ("cpu", 40_000)]);
+    let greedy = w.of(&[("gpu", 4), ("cpu", 60_000)]);
+    let hog = w.of(&[("cpu", 90_000)]);
+    assert_eq!(w.shares().may_reclaim(&taker(a, &gang), b, &hog), Reclaim::Entitled);
+    assert_eq!(w.shares().may_reclaim(&taker(a, &greedy), b, &hog), Reclaim::No, "half of the CPUs is its part");
 }
 
 #[test]

@@ -103,17 +103,21 @@ impl PrivateQueue {
         (shadow, free)
     }
 
-    /// The first `depth` waiting jobs get their earliest slot each; others start if that delays none of these.
+    /// The first `depth` jobs that go on waiting get their earliest slot each; others start if that delays none of these.
     fn conservative(&mut self, depth: u32, now: Time, started: &mut Vec<Rank>) {
         let mut profile = self.profile(now);
         let mut at: Option<Rank> = None;
-        for _ in 0..depth {
+        let mut seats = depth;
+        while seats > 0 {
             let Some((rank, need, span)) = self.head(at.as_ref()) else { return };
-            if let Some(slot) = profile.earliest(&need, span) {
+            let slot = profile.earliest(&need, span);
+            if let Some(slot) = slot {
                 profile.take(&need, slot, slot + span);
-                if slot == now {
-                    self.start(&rank, span, now, started);
-                }
+            }
+            if slot == Some(now) {
+                self.start(&rank, span, now, started);
+            } else {
+                seats -= 1;
             }
             at = Some(rank);
         }

@@ -16,7 +16,8 @@ struct Claimant {
 }
 
 impl Shares<'_> {
-    /// The fair share of a queue in plain resource keys: min(guarantee, demand), and water-filling by weight of the
+    /// The fair share of a queue in plain resource keys: min(guarantee, demand) (for what it does not list: its part in
+    /// proportion), and water-filling by weight of the
     /// parent's rest among siblings with demand left, capped by limit and demand. The root divides the usable cluster.
     ///
     /// Demand is what is in use plus the floors of waiting jobs, as the cycle found it: starts and stops inside the
@@ -87,7 +88,7 @@ impl Shares<'_> {
                 let mut claimants = Vec::new();
                 for &child in &self.children[parent.row()] {
                     let demand = demands.row(child)[column];
-                    let base = self.guarantees.effective.row(child)[column].unwrap_or(0).min(demand);
+                    let base = self.guarantees.implied.row(child)[column].min(demand);
                     fair.row_mut(child)[column] = base;
                     rest -= base;
                     if demand > base {

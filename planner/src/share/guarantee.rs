@@ -59,9 +59,9 @@ impl Guarantees {
     }
 }
 
-/// A queue that is guaranteed half of the GPUs and lists nothing else is taken to be guaranteed half of the rest too:
-/// else the CPUs that come with its own GPUs would count as borrowed. Per resource: what is listed, else the sum listed
-/// for pools, else the largest listed fraction of the cluster.
+/// A queue that is guaranteed half of the GPUs and lists nothing else is taken to have a right to half of the rest too:
+/// else the CPUs that come with its own GPUs would count as borrowed, and could be taken from under them. Per resource:
+/// what is listed, else the sum listed for pools, else the largest listed fraction of the cluster.
 fn implied_of(state: &ClusterState, columns: &Columns, listed: &[Option<i64>]) -> Vec<i64> {
     let total = |key: QuotaKey| state.totals().get(&key).copied().unwrap_or(0).max(0);
     let plain = |column: usize| -> Option<i64> {
@@ -175,21 +175,22 @@ impl Shares<'_> {
         })
     }
 
-    /// Whether taking `held` from the queue takes borrowed room that `wanted` can use: per resource (never the sum of
-    /// unlike things), in one that both name, the queue is above its guarantee. If it is only above in resources that
-    /// it does not list, then a job that also holds listed ones within the guarantee is protected by them.
-    pub(crate) fn lends(&self, queue: QueueIdx, wanted: &Tally, held: &Tally) -> bool {
-        let (use_, guarantee) = (self.use_.row(queue), self.guarantees.effective.row(queue));
-        let both = |column: usize| wanted.get(&self.columns.key(column)).is_some_and(|w| *w > 0);
-        let (mut above_listed, mut above_other, mut within_listed) = (false, false, false);
-        for (column, _) in self.columns.entries(held) {
-            match guarantee[column] {
-                Some(g) if use_[column] > g => above_listed |= both(column),
-                Some(_) => within_listed = true,
-                None => above_other |= use_[column] > 0 && both(column),
-            }
+    /// Whether a queue with `more` added stays within its right to a column: what it lists, or its part in proportion of
+    /// what it does not list. A column of one pool is a right only where it is listed.
+    pub(super) fn has_right(&self, queue: QueueIdx, column: usize, more: i64) -> bool {
+        let right = self.guarantees.implied.row(queue)[column];
+        right > 0 && self.use_.row(queue)[column].saturating_add(more) <= right
+    }
+
+    /// Whether a queue holds more of a column than it has a right to; of a pool whose key it does not list: more of the
+    /// resource at all.
+    pub(super) fn exceeds_right(&self, queue: QueueIdx, column: usize) -> bool {
+        let exceeds = |c: usize| self.use_.row(queue)[c] > self.guarantees.implied.row(queue)[c];
+        if self.columns.is_pooled(column) && self.guarantees.effective.row(queue)[column].is_none() {
+            let everywhere = QuotaKey { pool: None, ..self.columns.key(column) };
+            return self.columns.find(everywhere).is_some_and(exceeds);
         }
-        above_listed || (above_other && !within_listed)
+        exceeds(column)
     }
 
     /// What a queue itself lists for a column.

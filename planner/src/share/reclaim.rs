@@ -1,9 +1,10 @@
 //! Whether one queue's job may take room from another queue's: the rule that never ping-pongs.
 //!
-//! A victim's queue is always above what it has a right to, and what the taker gets is always within what it has a right
-//! to, in the same resource. So the job that was stopped cannot come back by the same rule: with it its queue would be
-//! above its right again. Guarantees and fair shares stand still during evictions (see `fair`), hence each eviction
-//! shrinks what is held beyond right, and evictions end.
+//! Everything is compared per resource: what a taker gets must be within its right in the very resource in which the
+//! victim's queue, and every family of it below the common ancestor, holds more than its own right. So the job that was
+//! stopped cannot come back by the same rule: with it its queue would be above its right again. Rights stand still during
+//! evictions (fair shares count what is in use and what waits, see `fair`), hence each eviction shrinks what is held
+//! beyond right, and evictions end.
 
 use super::Shares;
 use crate::ids::QueueIdx;
@@ -46,61 +47,67 @@ impl Shares<'_> {
         if ours == theirs {
             return Reclaim::No;
         }
-        if taker.private_start || self.entitled_below(taker.queue, taker.demand, Some(ours)) {
-            return if self.family_lends(victim_queue, theirs, taker.demand, victim) {
-                Reclaim::Entitled
-            } else {
-                Reclaim::No
-            };
+        let entitled = taker.private_start || self.entitled_below(taker.queue, taker.demand, Some(ours));
+        let own = |column: usize, amount: i64| {
+            // What the queue borrows besides does not count against a private start.
+            let more = if taker.private_start { -self.use_.row(taker.queue)[column] } else { amount };
+            self.has_right(taker.queue, column, more)
+        };
+        let may_take = |column: usize, amount: i64| {
+            let above = || self.lineage_to(taker.queue, ours).skip(1);
+            entitled
+                && own(column, amount)
+                && (taker.private_start || above().all(|q| self.not_beyond_right(q, column, amount)))
+        };
+        let exceeds = |column: usize| self.lineage_to(victim_queue, theirs).all(|q| self.exceeds_right(q, column));
+        let shared: Vec<(usize, i64)> =
+            self.columns.entries(taker.demand).filter(|(c, _)| victim.contains_key(&self.columns.key(*c))).collect();
+        if shared.iter().any(|(column, amount)| may_take(*column, *amount) && exceeds(*column)) {
+            return Reclaim::Entitled;
         }
-        if self.fair_to_take(taker, ours, victim_queue, theirs, victim) { Reclaim::FairShare } else { Reclaim::No }
+        let fair = self.fair();
+        let plain = |c: &usize| !self.columns.is_pooled(*c);
+        let within_share = self.columns.entries(taker.demand).filter(|(c, _)| plain(c)).all(|(c, amount)| {
+            self.lineage_to(taker.queue, ours).all(|q| self.use_.row(q)[c].saturating_add(amount) <= fair.row(q)[c])
+        });
+        let above_share =
+            |c: usize| self.lineage_to(victim_queue, theirs).all(|q| self.use_.row(q)[c] > fair.row(q)[c]);
+        // What its own guarantee covers would come back at once, by a better right.
+        let covered = self.covered(victim_queue, theirs, victim);
+        if within_share
+            && !covered
+            && shared.iter().any(|(c, _)| plain(c) && exceeds(*c) && above_share(*c))
+            && self.present_share(ours, taker.demand, 1) <= self.present_share(theirs, victim, -1)
+        {
+            return Reclaim::FairShare;
+        }
+        Reclaim::No
     }
 
-    /// Whether every queue from the victim's up to `top` is above its guarantee in what the taker wants.
-    fn family_lends(&self, victim_queue: QueueIdx, top: QueueIdx, wanted: &Tally, victim: &Tally) -> bool {
-        for here in self.snapshot.state.lineage(victim_queue) {
-            if !self.lends(here, wanted, victim) {
+    /// Whether a job that runs would be entitled to its room if it asked for it again.
+    fn covered(&self, queue: QueueIdx, top: QueueIdx, held: &Tally) -> bool {
+        let mut lists_any = false;
+        for (column, _) in self.columns.entries(held) {
+            lists_any |= self.listed(queue, column).is_some();
+            let mut line = self.lineage_to(queue, top);
+            if line.any(|q| self.listed(q, column).is_some_and(|g| self.use_.row(q)[column] > g)) {
                 return false;
             }
-            if here == top {
-                break;
-            }
         }
-        true
+        lists_any
     }
 
-    fn fair_to_take(
-        &self,
-        taker: &Taker,
-        ours: QueueIdx,
-        victim_queue: QueueIdx,
-        theirs: QueueIdx,
-        victim: &Tally,
-    ) -> bool {
-        let (state, fair) = (self.snapshot.state, self.fair());
-        let plain = |tally| self.columns.entries(tally).filter(|(c, _)| !self.columns.is_pooled(*c));
-        for here in state.lineage(taker.queue) {
-            let (use_, right) = (self.use_.row(here), fair.row(here));
-            if plain(taker.demand).any(|(c, amount)| use_[c].saturating_add(amount) > right[c]) {
-                return false;
-            }
-            if here == ours {
-                break;
-            }
-        }
-        if !self.family_lends(victim_queue, theirs, taker.demand, victim) {
-            return false;
-        }
-        for here in state.lineage(victim_queue) {
-            let (use_, right) = (self.use_.row(here), fair.row(here));
-            let wanted = |c: usize| taker.demand.get(&self.columns.key(c)).is_some_and(|w| *w > 0);
-            if !plain(victim).any(|(c, _)| wanted(c) && use_[c] > right[c]) {
-                return false;
-            }
-            if here == theirs {
-                break;
-            }
-        }
-        self.present_share(ours, taker.demand, 1) <= self.present_share(theirs, victim, -1)
+    /// Whether a queue with `more` added stays within its right to a column, if it has any: ancestors without guarantee
+    /// do not bind.
+    fn not_beyond_right(&self, queue: QueueIdx, column: usize, more: i64) -> bool {
+        let binds =
+            self.guarantees.effective.row(queue)[column].is_some() || self.guarantees.implied.row(queue)[column] > 0;
+        !binds || self.has_right(queue, column, more)
+    }
+
+    /// A queue and its ancestors up to and including `top`.
+    fn lineage_to(&self, queue: QueueIdx, top: QueueIdx) -> impl Iterator<Item = QueueIdx> + '_ {
+        let mut over = false;
+        self.snapshot.state.lineage(queue).take_while(move |q| !std::mem::replace(&mut over, *q == top))
     }
 }
