@@ -211,9 +211,9 @@ fn placement(
     }
     let topology = world.state.topology();
     let nodes = translate::berth::nodes_named(berth).into_iter().filter_map(|n| world.state.find_node(n));
-    let level = topology.shared_depth(nodes).map(|(depth, domain)| {
-        topology.pool(topology.domain(domain).pool).level_name(depth).to_owned()
-    });
+    let level = topology
+        .shared_depth(nodes)
+        .map(|(depth, domain)| topology.pool(topology.domain(domain).pool).level_name(depth).to_owned());
     PlacementStatus { level, domain: berth.spec.domain.clone(), ..PlacementStatus::default() }
 }
 

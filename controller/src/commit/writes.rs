@@ -116,7 +116,11 @@ impl Executor {
     ///
     /// # Errors
     /// As every request.
-    pub async fn set_job_finalizers(&self, job: &TrainingJob, finalizers: &[String]) -> Result<Arc<TrainingJob>, Fault> {
+    pub async fn set_job_finalizers(
+        &self,
+        job: &TrainingJob,
+        finalizers: &[String],
+    ) -> Result<Arc<TrainingJob>, Fault> {
         let body = json!({"metadata": {
             "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version, "finalizers": finalizers,
         }});

@@ -127,9 +127,8 @@ impl Engine {
         let job = &subject.job;
         let first = stages::startable(&job.spec.roles, |_| false);
         let next = attempts(&self.world, &subject.key, job);
-        let made = making(&self.world, &subject.key, job, &berth, |m| {
-            first.contains(&m.role).then(|| attempt_for(&next, m))
-        });
+        let made =
+            making(&self.world, &subject.key, job, &berth, |m| first.contains(&m.role).then(|| attempt_for(&next, m)));
         let Ok(making) = made else { return false };
         let operation = Operation {
             probes: making.probes,
@@ -232,7 +231,8 @@ impl Engine {
         let object = object.unwrap_or_else(|| subject.key.clone());
         let mut before = crate::status::compute(&self.world, &subject.key, &subject.job, now);
         before.disruptions = Some(before.disruptions.unwrap_or(0) + 1);
-        let verdict = lifecycle::stop_for(&self.world, &subject.job, &seen, code, &object, Some(before), subject.moment);
+        let verdict =
+            lifecycle::stop_for(&self.world, &subject.job, &seen, code, &object, Some(before), subject.moment);
         let lifecycle::Step::Operate { kind, operation, before, told } = verdict.step else { return false };
         if let Some((warning, code, message)) = told {
             self.note_job(&subject.key, warning, code, &message);
@@ -242,7 +242,14 @@ impl Engine {
     }
 
     /// Other seats for a gang that runs: journaled first; then pods without a seat go and new ones come.
-    fn reseat(&mut self, subject: &Subject, kind: FlightKind, placement: &Placement, by: Option<JobIdx>, now: Time) -> bool {
+    fn reseat(
+        &mut self,
+        subject: &Subject,
+        kind: FlightKind,
+        placement: &Placement,
+        by: Option<JobIdx>,
+        now: Time,
+    ) -> bool {
         let (key, job) = (&subject.key, &subject.job);
         let Some(seen) = lifecycle::look(&self.world, key, job, now) else { return false };
         let old = &seen.berth;
@@ -271,7 +278,8 @@ impl Engine {
             delete.extend(alive.map(|p| member(p, Some(if unattended(&seat.fate) { 0 } else { grace }))));
         }
         let attempt = attempts(&self.world, key, job);
-        let made = making(&self.world, key, job, &next, |m| (!kept.contains(&m.rank)).then(|| attempt_for(&attempt, m)));
+        let made =
+            making(&self.world, key, job, &next, |m| (!kept.contains(&m.rank)).then(|| attempt_for(&attempt, m)));
         let Ok(making) = made else { return false };
         let (code, text) = match kind {
             FlightKind::Replace => (Code::NodeReplaced, format!("{} members move to other nodes", making.pods.len())),

@@ -48,7 +48,14 @@ impl Engine {
         }
     }
 
-    fn write_cluster(&mut self, kind: Kind, name: &str, uid: Option<&str>, old: serde_json::Value, new: serde_json::Value) {
+    fn write_cluster(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        uid: Option<&str>,
+        old: serde_json::Value,
+        new: serde_json::Value,
+    ) {
         let Some(uid) = uid.map(str::to_owned) else { return };
         if !self.in_writing.insert(uid.clone()) {
             return;
@@ -65,10 +72,12 @@ impl Engine {
             .filter(|q| state.lineage(*q).any(|above| above == row))
             .collect();
         let pending = below.iter().map(|q| state.waiting(*q).len()).sum::<usize>();
-        let reserved = state.reserved().iter().filter(|j| state.job(**j).is_some_and(|j| below.contains(&j.spec.queue)));
+        let reserved =
+            state.reserved().iter().filter(|j| state.job(**j).is_some_and(|j| below.contains(&j.spec.queue)));
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         let mut conditions = known.conditions.clone();
-        let fault = self.world.queue_faults.get(&format!("Queue {}", queue.metadata.name.as_deref().unwrap_or_default()));
+        let fault =
+            self.world.queue_faults.get(&format!("Queue {}", queue.metadata.name.as_deref().unwrap_or_default()));
         let (ready, code, message) = match fault {
             Some(fault) => (false, fault.fault.code(), fault.to_string()),
             None => (true, Code::Ready, "the queue is in force".to_owned()),
@@ -162,7 +171,11 @@ impl Engine {
         } else if nodes == 0 {
             (false, Code::TopologyUnknown, "it describes no node".to_owned())
         } else {
-            (true, Code::Ready, format!("{} of {nodes} nodes have a known place", usize::try_from(nodes).unwrap_or(0) - unknown))
+            (
+                true,
+                Code::Ready,
+                format!("{} of {nodes} nodes have a known place", usize::try_from(nodes).unwrap_or(0) - unknown),
+            )
         };
         set(&mut conditions, conditions::READY, ready, code, &message, topology.metadata.generation, now);
         let epoch = self.world.epochs.get(&*here.name).copied();
@@ -182,7 +195,8 @@ impl Engine {
 
     /// Objects that cannot be read get an event that says what is wrong; once for each version.
     pub(super) fn flush_unreadable(&mut self, _now: Time) {
-        let kinds = [("TrainingJob", &self.world.index.unreadable_jobs), ("Queue", &self.world.index.unreadable_queues)];
+        let kinds =
+            [("TrainingJob", &self.world.index.unreadable_jobs), ("Queue", &self.world.index.unreadable_queues)];
         let mut told = Vec::new();
         for (kind, bad) in kinds {
             for (key, object) in bad {

@@ -1,7 +1,7 @@
 //! Statuses: computed anew for what changed, written only when they differ, and not more often than people read.
 
-use super::launch::status_write;
 use super::Engine;
+use super::launch::status_write;
 use crate::commit::writes::{Kind, StatusWrite, Target};
 use crate::lifecycle::{has_started, look};
 use crate::state::FlightKind;

@@ -20,7 +20,14 @@ use translate::lifecycle::backoff::doubling;
 /// What comes back.
 pub(super) enum Landing {
     /// An operation of a job.
-    Operation { key: String, uid: String, kind: FlightKind, began: SystemTime, report: Report, job: Option<Arc<TrainingJob>> },
+    Operation {
+        key: String,
+        uid: String,
+        kind: FlightKind,
+        began: SystemTime,
+        report: Report,
+        job: Option<Arc<TrainingJob>>,
+    },
     /// A status write.
     Status { key: String, uid: String, result: Result<Written, Fault> },
     /// A write that decides nothing (a finalizer, a deletion).
@@ -80,9 +87,10 @@ impl Engine {
     }
 
     pub(super) fn launch_finalizers(&mut self, key: &str, all: Vec<String>) {
-        self.launch_plain(key, move |executor, job| async move {
-            executor.set_job_finalizers(&job, &all).await.map(Some)
-        });
+        self.launch_plain(
+            key,
+            move |executor, job| async move { executor.set_job_finalizers(&job, &all).await.map(Some) },
+        );
     }
 
     pub(super) fn launch_delete_job(&mut self, key: &str) {
@@ -187,7 +195,11 @@ impl Engine {
                 if let Some(berth) = report.berth {
                     self.world.assume_berth(berth);
                 }
-                if report.outcome == Outcome::Done { self.world.touch_job(&key) } else { self.call_at(now() + STALLED_FIRST, &key) }
+                if report.outcome == Outcome::Done {
+                    self.world.touch_job(&key)
+                } else {
+                    self.call_at(now() + STALLED_FIRST, &key)
+                }
             }
         }
     }
@@ -247,7 +259,13 @@ impl Engine {
             Outcome::Stalled { stage, message } => {
                 record.stalls += 1;
                 record.retry_at = Some(at + doubling(STALLED_FIRST, STALLED_MAX, record.stalls));
-                tracing::warn!(job = key, operation = kind.name(), stage = stage.name(), message, "stalled, tried again later");
+                tracing::warn!(
+                    job = key,
+                    operation = kind.name(),
+                    stage = stage.name(),
+                    message,
+                    "stalled, tried again later"
+                );
             }
         }
     }
@@ -268,7 +286,14 @@ impl Engine {
             record.retry_at = Some(at + STALLED_FIRST);
             self.metrics.undo_failed();
         }
-        tracing::warn!(job = key, operation = kind.name(), stage = stage.name(), ?undo, message = refusal.message, "refused");
+        tracing::warn!(
+            job = key,
+            operation = kind.name(),
+            stage = stage.name(),
+            ?undo,
+            message = refusal.message,
+            "refused"
+        );
         self.call_at(until, key);
         self.note_job(key, true, code, &format!("{} refused: {}", kind.name(), refusal.message));
     }

@@ -118,9 +118,8 @@ pub fn look(world: &World, key: &str, job: &TrainingJob, now: Time) -> Option<Lo
 }
 
 fn fate(world: &World, job: &TrainingJob, pod: Option<&Pod>, node: &str, started: bool, now: Time) -> Fate {
-    let lost = |reason: &str, message: String| {
-        Fate::Lost(Failure { exit_code: None, reason: reason.to_owned(), message })
-    };
+    let lost =
+        |reason: &str, message: String| Fate::Lost(Failure { exit_code: None, reason: reason.to_owned(), message });
     let Some(pod) = pod else {
         // Before Started a pod that is not there was not made yet; after it, somebody removed it.
         return if started { lost("Deleted", "the pod is gone".to_owned()) } else { Fate::Missing };

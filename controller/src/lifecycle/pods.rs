@@ -5,12 +5,12 @@ use crate::state::World;
 use crate::state::world::seat_of;
 use crds::Berth;
 use crds::v1alpha1::TrainingJob;
+use k8s_openapi::api::core::v1::Pod;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use k8s_openapi::api::core::v1::Pod;
-use translate::lifecycle::naming;
 use translate::TranslateError;
 use translate::lifecycle::environment::{Member, members};
+use translate::lifecycle::naming;
 use translate::lifecycle::objects;
 use translate::lifecycle::pod::{PodArgs, pod_of};
 
@@ -46,8 +46,7 @@ pub fn making(
     let mut probed = BTreeSet::new();
     for member in members(job, &stored) {
         let Some(attempt) = wanted(&member) else { continue };
-        let args =
-            PodArgs { job, berth: &stored, member: &member, attempt, priority_class: class, leader_epoch: 0 };
+        let args = PodArgs { job, berth: &stored, member: &member, attempt, priority_class: class, leader_epoch: 0 };
         let pod = Arc::new(pod_of(&args)?);
         if probed.insert(member.role) {
             making.probes.push(pod.clone());

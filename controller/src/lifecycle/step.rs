@@ -4,7 +4,7 @@
 use super::look::{Fate, Look, SeatLook, has_started, look};
 use super::pods::{attempt_for, attempts, making};
 use crate::commit::converge::{Sight, converge, empty, stop};
-use crate::commit::{Journal, Operation, OnRefusal, is_terminal, member, owner_uid};
+use crate::commit::{Journal, OnRefusal, Operation, is_terminal, member, owner_uid};
 use crate::state::{FlightKind, World};
 use crate::status::{self, ended, stamp};
 use crds::names::{conditions, finalizers};
@@ -167,14 +167,19 @@ fn leftovers(world: &World, key: &str, job: &TrainingJob, now: Timestamp) -> Opt
 
 fn sight<'a>(world: &World, key: &str, berth: &'a Arc<Berth>, grace_seconds: u32, now: Timestamp) -> Sight<'a> {
     let uid = berth.metadata.uid.as_deref();
-    let pods: Vec<Arc<Pod>> = world
-        .index
-        .pods_of_job(key)
-        .filter(|(_, p)| owner_uid(&p.metadata) == uid)
-        .map(|(_, p)| p.clone())
-        .collect();
+    let pods: Vec<Arc<Pod>> =
+        world.index.pods_of_job(key).filter(|(_, p)| owner_uid(&p.metadata) == uid).map(|(_, p)| p.clone()).collect();
     let unattended = unattended(world, &pods, now);
-    Sight { berth, pods, missing: Vec::new(), companions: Vec::new(), all_or_nothing: false, grace_seconds, unattended, now }
+    Sight {
+        berth,
+        pods,
+        missing: Vec::new(),
+        companions: Vec::new(),
+        all_or_nothing: false,
+        grace_seconds,
+        unattended,
+        now,
+    }
 }
 
 /// Pods whose node is gone or lost.
@@ -216,10 +221,12 @@ fn gone(world: &World, key: &str, job: &TrainingJob, no_berths: bool) -> Verdict
     let ours = |berth: &&Arc<Berth>| Some(berth.spec.job_uid.as_str()) == uid;
     let uids: Vec<&str> =
         world.index.berths_of_job(key).filter(ours).filter_map(|b| b.metadata.uid.as_deref()).collect();
-    let left = world.index.pods_of_job(key).any(|(_, p)| {
-        !is_terminal(p) && owner_uid(&p.metadata).is_some_and(|o| no_berths || uids.contains(&o))
-    });
-    let kept: Vec<String> = job.metadata.finalizers.iter().flatten().filter(|f| *f != finalizers::JOB).cloned().collect();
+    let left = world
+        .index
+        .pods_of_job(key)
+        .any(|(_, p)| !is_terminal(p) && owner_uid(&p.metadata).is_some_and(|o| no_berths || uids.contains(&o)));
+    let kept: Vec<String> =
+        job.metadata.finalizers.iter().flatten().filter(|f| *f != finalizers::JOB).cloned().collect();
     let held = job.metadata.finalizers.iter().flatten().any(|f| f == finalizers::JOB);
     if held && !left { Verdict::of(Step::Finalizers(kept)) } else { Verdict::rest() }
 }
@@ -337,7 +344,8 @@ fn max_runtime(world: &World, job: &TrainingJob) -> Option<crds::Duration> {
 
 fn limit_end(world: &World, job: &TrainingJob) -> Option<Time> {
     let started = job.status.as_ref()?.started_at?;
-    let berth_is_current = job.status.as_ref()?.conditions.iter().any(|c| c.type_ == conditions::STARTED && c.status == "True");
+    let berth_is_current =
+        job.status.as_ref()?.conditions.iter().any(|c| c.type_ == conditions::STARTED && c.status == "True");
     let limit = max_runtime(world, job).filter(|_| berth_is_current)?;
     Some(translate::time::time(started) + translate::time::span(limit))
 }
@@ -369,7 +377,8 @@ fn failed(world: &World, key: &str, job: &TrainingJob, seen: &Look, now: Time, m
         None => {
             let seat = seen.seats.iter().find(|s| !matches!(s.fate, Fate::Alive { ready: true, .. } | Fate::Succeeded));
             let seat = seat.filter(|_| late.is_some())?;
-            let message = format!("not ready within failurePolicy.readyWithin of {}", job.spec.failure_policy.ready_within);
+            let message =
+                format!("not ready within failurePolicy.readyWithin of {}", job.spec.failure_policy.ready_within);
             let failure = Failure { exit_code: None, reason: "NotReady".to_owned(), message };
             let pod = seat.pod.as_ref().and_then(|p| p.metadata.name.clone()).unwrap_or_default();
             (seat.role, None, pod, failure)
@@ -475,8 +484,7 @@ fn complete(world: &World, key: &str, job: &TrainingJob, seen: &Look, started: b
     let next = attempts(world, key, job);
     let made = making(world, key, job, &seen.berth, |m| due.contains(&m.rank).then(|| attempt_for(&next, m)));
     let Ok(making) = made else { return Verdict::rest() };
-    let on_refusal =
-        if started { OnRefusal::Keep } else { OnRefusal::RollBack { grace_seconds: grace_seconds(job) } };
+    let on_refusal = if started { OnRefusal::Keep } else { OnRefusal::RollBack { grace_seconds: grace_seconds(job) } };
     let operation = Operation {
         companions: making.companions,
         create: making.pods,

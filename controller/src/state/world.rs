@@ -445,7 +445,10 @@ impl World {
         let queued_at = adopted.queued_at.unwrap_or(record.first_seen);
         match self.state.find_job(key) {
             Some(row) => {
-                let same = self.state.job(row).is_some_and(|j| *j.spec == spec && j.phase == phase && j.queued_at == queued_at);
+                let same = self
+                    .state
+                    .job(row)
+                    .is_some_and(|j| *j.spec == spec && j.phase == phase && j.queued_at == queued_at);
                 if !same {
                     self.state.update_job(row, now, |j| {
                         j.spec = Arc::new(spec);
@@ -558,9 +561,8 @@ impl World {
         });
         for row in 0..job.spec.roles.len() {
             let spec = self.effective_pod(key, job, row);
-            let ask = PodAsk::of_ours(&spec).map_err(|f| {
-                f.under(&format!("spec.roles[{row}].template.spec.")).of(translate::job::object(job))
-            })?;
+            let ask = PodAsk::of_ours(&spec)
+                .map_err(|f| f.under(&format!("spec.roles[{row}].template.spec.")).of(translate::job::object(job)))?;
             let ask = translate::job::narrowed(ask, |c| c.avoiding(avoided.iter().cloned()));
             shapes.push(self.book.shape(&mut self.state, &ask, &self.index.nodes));
         }

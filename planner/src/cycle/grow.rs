@@ -57,7 +57,7 @@ impl Cycle<'_> {
         })
     }
 
-    /// Step 5 of the cycle: one step a round for each gang that can, best rank first, until nobody grows.
+    /// Step 6 of the cycle: one step a round for each gang that can, best rank first, until nobody grows.
     pub(super) fn grow(&mut self) {
         let mut growing: Vec<JobIdx> = Vec::new();
         for (row, job) in self.state().jobs() {

@@ -1,6 +1,7 @@
 //! One planning cycle: the only code with the control flow of a plan, as numbered steps.
 
 mod earliest;
+mod entitle;
 mod grow;
 mod promises;
 mod quota_time;
@@ -36,11 +37,13 @@ pub fn plan(snapshot: &Snapshot<'_>, policy: &Policy) -> Plan {
     cycle.repair();
     // 3. Queues that give room back: draining ones, and those over a limit that was cut.
     cycle.give_back();
-    // 4. Floors of all waiting jobs, best job of the best queue first: start, clear room, reserve, or wait.
+    // 4. Private starts that have come: guaranteed room is given back to whom it belongs.
+    cycle.private_starts();
+    // 5. Floors of all waiting jobs, best job of the best queue first: start, clear room, reserve, or wait.
     cycle.serve();
-    // 5. Surplus, one slice a round, last.
+    // 6. Surplus, one slice a round, last.
     cycle.grow();
-    // 6. When to look again though nothing happens.
+    // 7. When to look again though nothing happens.
     cycle.close()
 }
 
@@ -198,7 +201,8 @@ impl<'a> Cycle<'a> {
         let ends = now + spec.window();
         let predicted = (now + spec.predicted()).min(ends);
         let tally = self.tally(&spec, &placement);
-        let guaranteed = self.shares.entitled(spec.queue, &tally);
+        let private = self.job(job).waiting().is_some_and(|w| w.private_start.is_some());
+        let guaranteed = private || self.shares.entitled(spec.queue, &tally);
         let best = self.domains_at_best(job);
         let quality = crate::place::quality(self.state().topology(), &spec, &placement, best);
         self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), predicted);

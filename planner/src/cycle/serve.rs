@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_set};
 use std::sync::Arc;
 
 /// What became of a job that was considered.
-enum Outcome {
+pub(super) enum Outcome {
     /// It starts.
     Started,
     /// It is held from outside: no place in the line, blocks nobody.
@@ -85,7 +85,7 @@ impl<'a> Cycle<'a> {
         ClusterState::rank_key(self.job(job), job)
     }
 
-    /// Step 4 of the cycle.
+    /// Step 5 of the cycle.
     pub(super) fn serve(&mut self) {
         let state = self.state();
         let mut lines: Vec<Line<'a>> = (0..state.queues().len())
@@ -230,7 +230,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Why a job is not considered at all.
-    fn outside_hold(&self, job: JobIdx) -> Option<Reason> {
+    pub(super) fn outside_hold(&self, job: JobIdx) -> Option<Reason> {
         let there = self.job(job);
         if let Some(hold) = there.waiting().and_then(|w| w.hold.as_ref())
             && hold.until.is_none_or(|until| until > self.now())
@@ -245,6 +245,9 @@ impl<'a> Cycle<'a> {
     }
 
     fn consider(&mut self, line: &mut Line<'_>, job: JobIdx) -> Outcome {
+        if matches!(self.fates.get(&job), Some(Fate::Started { .. })) {
+            return Outcome::Started;
+        }
         if let Some(held) = self.outside_hold(job) {
             return Outcome::Held(held);
         }
@@ -556,6 +559,14 @@ impl<'a> Cycle<'a> {
     fn resettle(&mut self, winner: JobIdx, displaced: Vec<(JobIdx, Reservation)>) {
         let key = self.spec(winner).key.clone();
         let queue = self.spec(winner).queue;
+        let (own, others): (Vec<_>, Vec<_>) =
+            displaced.into_iter().partition(|(job, _)| self.spec(*job).queue == queue);
+        self.resettle_as(&Cause::HigherPriority(key.clone()), own);
+        self.resettle_as(&Cause::Entitled(key), others);
+    }
+
+    /// As [`Cycle::resettle`], for one cause.
+    pub(super) fn resettle_as(&mut self, cause: &Cause, displaced: Vec<(JobIdx, Reservation)>) {
         let mut moved = Vec::new();
         for (other, reservation) in displaced {
             self.put_in(other, &reservation);
@@ -578,13 +589,8 @@ impl<'a> Cycle<'a> {
             }
         }
         for (other, reservation) in moved {
-            let cause = if self.spec(other).queue == queue {
-                Cause::HigherPriority(key.clone())
-            } else {
-                Cause::Entitled(key.clone())
-            };
             let next = self.earliest(other, self.now(), None);
-            self.move_to(other, &reservation, next, Some(cause), Vec::new());
+            self.move_to(other, &reservation, next, Some(cause.clone()), Vec::new());
         }
     }
 
@@ -597,7 +603,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Stops victims for a job if that is allowed, sufficient and better than waiting.
-    fn clear_room(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Outcome> {
+    pub(super) fn clear_room(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Outcome> {
         let cleared = self.choose_victims(job, promised)?;
         if let Some(reservation) = promised {
             self.take_out(job, reservation);
