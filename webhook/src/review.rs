@@ -61,7 +61,7 @@ pub fn judge(request: &AdmissionRequest<DynamicObject>, cache: &Cache) -> Verdic
         },
         _ => Ok(Verdict::default()),
     };
-    outcome.unwrap_or_else(unreadable)
+    outcome.unwrap_or_else(|fault| unreadable(&fault))
 }
 
 fn training_job(request: &AdmissionRequest<DynamicObject>, cache: &Cache) -> Result<Verdict, String> {
@@ -83,7 +83,7 @@ fn old_of<K: DeserializeOwned>(request: &AdmissionRequest<DynamicObject>) -> Opt
     serde_json::from_value(raw).ok()
 }
 
-fn unreadable(fault: String) -> Verdict {
+fn unreadable(fault: &str) -> Verdict {
     let message = format!("spec: {fault}; correct it");
     let rejection =
         admission::Rejection { code: Code::InvalidSpec, field: "spec".into(), value: String::new(), message };

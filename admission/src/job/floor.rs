@@ -101,7 +101,7 @@ fn pool_limits(job: &TrainingJob, lineage: &[(&str, &Queue)], floor: &Named, wor
         let over = lineage.iter().find_map(|(name, queue)| {
             let found = floor.iter().find_map(|(resource, wanted)| {
                 let limit = amount_of(&queue.spec.limit, &format!("{}/{resource}", pool.name), resource)?;
-                (*wanted > limit).then(|| (resource, *wanted, limit))
+                (*wanted > limit).then_some((resource, *wanted, limit))
             });
             found.map(|(resource, wanted, limit)| (*name, resource, wanted, limit))
         });
