@@ -4,7 +4,7 @@ use super::layout::Load;
 use super::leaf::{Chosen, Leaf};
 use super::quest::{Part, Quest};
 use super::split::{Item, split};
-use super::table::split_wide;
+use super::wide::{Plan, plan_wide};
 use crate::ids::{DomainIdx, NodeIdx};
 use crate::room::Room;
 
@@ -57,11 +57,12 @@ impl Choice {
 pub(crate) fn descend<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, kind: usize, pods: u32) -> Option<Choice> {
     let here = quest.domain(domain);
     if here.depth < quest.wanted && here.depth.0 + 1 < quest.wanted.0 {
-        return split_wide(quest, domain, kind, pods);
+        return carry_out(quest, &plan_wide(quest, domain, kind, pods)?, kind);
     }
     let flat = quest.flat && quest.cells[kind].is_none();
     if here.depth >= quest.wanted && (here.children.is_empty() || flat) {
-        let mut leaf = Leaf::read(quest, here.node_range(), kind);
+        let most = if quest.near { u32::MAX } else { pods };
+        let mut leaf = Leaf::read_for(quest, here.node_range(), kind, most);
         return Some(Choice::of(leaf.choose(pods, quest.near), kind, quest.near));
     }
     let counted = u32::from(here.depth >= quest.wanted);
@@ -74,6 +75,15 @@ pub(crate) fn descend<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, kind: us
     for (part, pods) in split(quest, kind, &items, pods)? {
         all.add(inside(quest, part, kind, pods)?);
         all.worth.parts += counted;
+    }
+    Some(all)
+}
+
+/// Chooses nodes for a division over wide parts.
+pub(crate) fn carry_out<R: Room>(quest: &Quest<'_, R>, plan: &Plan, kind: usize) -> Option<Choice> {
+    let mut all = Choice::default();
+    for (part, pods) in &plan.shares {
+        all.add(inside(quest, *part, kind, *pods)?);
     }
     Some(all)
 }

@@ -42,7 +42,7 @@ fn holes<R: Room>(quests: &[(DomainIdx, Quest<'_, R>)], kind: &Kind) -> Best {
     }
     let mut all: Option<Leaf> = None;
     for (root, quest) in quests {
-        let leaf = Leaf::read(quest, quest.domain(*root).node_range(), 0);
+        let leaf = Leaf::read_for(quest, quest.domain(*root).node_range(), 0, kind.pods);
         all = Some(match all {
             Some(mut sum) => {
                 sum.join(leaf);

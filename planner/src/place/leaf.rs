@@ -52,22 +52,39 @@ pub(crate) struct Chosen {
 impl Leaf {
     /// Reads nodes for pods of a kind.
     pub(crate) fn read<R: Room>(quest: &Quest<'_, R>, nodes: impl Iterator<Item = NodeIdx>, kind: usize) -> Self {
-        let mut leaf = Self {
-            spots: Vec::new(),
-            overlaps: Vec::with_capacity(nodes.size_hint().0),
-            sum: 0,
-            life: quest.life(),
-            ordered: false,
-        };
+        Self::read_for(quest, nodes, kind, u32::MAX)
+    }
+
+    /// Reads nodes of which [`Leaf::choose`] will be asked for at most `most` pods, least broken first: of many nodes
+    /// only the best are kept.
+    pub(crate) fn read_for<R: Room>(
+        quest: &Quest<'_, R>,
+        nodes: impl Iterator<Item = NodeIdx>,
+        kind: usize,
+        most: u32,
+    ) -> Self {
+        let many = nodes.size_hint().0 > SORTED_AT_MOST;
+        let overlaps = Vec::with_capacity(if many { 0 } else { nodes.size_hint().0 });
+        let mut leaf = Self { spots: Vec::new(), overlaps, sum: 0, life: quest.life(), ordered: false };
+        // Every spot holds a pod, so no more spots than pods are ever used; some more leave a choice for the last.
+        let keep = (most as usize).saturating_add(64);
+        let mut bar = i64::MAX;
         for node in nodes {
             let overlap = quest.overlap(node);
-            leaf.overlaps.push(overlap);
+            if !many {
+                leaf.overlaps.push(overlap);
+            }
             leaf.sum += overlap;
-            let pods = quest.node_cap(node, kind);
+            let pods = if overlap > bar { 0 } else { quest.node_cap(node, kind) };
             if pods > 0 {
                 let size_order = if quest.is_whole(node) { u32::MAX - pods } else { pods };
                 let (promised, health) = (quest.room.promised(node), quest.room.health(node));
                 leaf.spots.push(Spot { overlap, promised, health, size_order, node, pods });
+                if leaf.spots.len() / 4 > keep {
+                    let (_, worst, _) = leaf.spots.select_nth_unstable(keep);
+                    bar = worst.overlap;
+                    leaf.spots.truncate(keep);
+                }
             }
         }
         leaf
@@ -118,7 +135,6 @@ impl Leaf {
         if self.ordered {
             return;
         }
-        // Every spot holds a pod, so no more spots than pods are ever used; one more leaves a choice for the last.
         let keep = most.saturating_add(64);
         if keep < self.spots.len() / 2 {
             self.spots.select_nth_unstable(keep);

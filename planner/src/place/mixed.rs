@@ -7,6 +7,7 @@ use super::quest::{Part, Quest};
 use super::search::{Area, Best};
 use super::single::loss_of;
 use super::table::{Cost, Counts, OutOfWork, Tables, wanted_domains};
+use super::wide::fewest_wanted;
 use crate::ids::{DomainIdx, NodeIdx};
 use crate::room::Room;
 
@@ -90,13 +91,18 @@ fn in_several<R: Room>(quest: &Quest<'_, R>, areas: &[Area]) -> Best {
         if quest.domain(area.domain).depth >= quest.wanted || !quest.may_hold(area.domain) {
             continue;
         }
+        if let Some(choice) = greedy_at_bound(quest, area.domain) {
+            best.offer(choice.0, Some(choice.1));
+            continue;
+        }
         match Tables::new(quest, wants(quest), true).least_cost(area.domain) {
             Ok(Some(cost)) => counted.push((cost, area.domain)),
             Ok(None) => {}
             Err(OutOfWork) => best.add(rough(quest, area.domain)),
         }
     }
-    if let Some((cost, domain)) = counted.into_iter().min() {
+    let better = |cost: Cost| best.choice.as_ref().is_none_or(|(domains, _)| wanted_domains(cost) < *domains);
+    if let Some((cost, domain)) = counted.into_iter().min().filter(|c| better(c.0)) {
         match spread(quest, domain, &wants(quest)) {
             Ok(Some(loads)) => best.offer(wanted_domains(cost), Some(choice(quest, loads))),
             Ok(None) => {}
@@ -104,6 +110,16 @@ fn in_several<R: Room>(quest: &Quest<'_, R>, areas: &[Area]) -> Best {
         }
     }
     best
+}
+
+/// The greedy packing, if no kind alone could do with fewer domains and there are no wider levels to count.
+fn greedy_at_bound<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx) -> Option<(u32, Choice)> {
+    let loads = greedy(quest, domain, &wants(quest))?;
+    let nodes = nodes_of(&loads);
+    let used = quest.domains_used(&nodes);
+    let bound = (0..quest.kinds.len()).map(|kind| fewest_wanted(quest, domain, kind)).max()?;
+    let narrow = quest.domain(domain).depth.0 + 1 == quest.wanted.0 || quest.shares_parent(&nodes);
+    (used <= bound && narrow).then(|| (used, choice(quest, loads)))
 }
 
 /// A packing without a proof that it takes the fewest domains; exact only in whether there is one.

@@ -20,6 +20,7 @@ mod single;
 mod split;
 mod table;
 mod uniform;
+mod wide;
 
 pub use ask::{Ask, Found, Loss, NoFit};
 pub use candidates::{Never, candidates, never_fits};

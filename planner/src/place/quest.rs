@@ -191,6 +191,12 @@ impl<'a, R: Room> Quest<'a, R> {
         u32::try_from(nodes.chunk_by(|a, b| at(a) == at(b)).count()).unwrap_or(u32::MAX)
     }
 
+    /// Whether nodes lie in one domain of the level above the wanted one: then no wider level can have fewer.
+    pub(crate) fn shares_parent(&self, nodes: &[NodeIdx]) -> bool {
+        let parent = |n: &NodeIdx| self.topology().domain_at(*n, Depth(self.wanted.0.saturating_sub(1)));
+        nodes.first().and_then(parent).is_some_and(|first| nodes.iter().all(|n| parent(n) == Some(first)))
+    }
+
     /// Whether each kind on its own fits in a domain: no answer is certain, and cheap.
     pub(crate) fn may_hold(&self, domain: DomainIdx) -> bool {
         (0..self.kinds.len()).all(|kind| self.cap(domain, kind) >= u64::from(self.kinds[kind].pods))
@@ -200,6 +206,11 @@ impl<'a, R: Room> Quest<'a, R> {
 /// The largest multiple of `slice` that is not more than `pods`.
 pub(crate) fn whole(pods: u32, slice: u32) -> u32 {
     pods / slice * slice
+}
+
+/// A number of pods as gangs count them.
+pub(crate) fn clip(pods: u64) -> u32 {
+    u32::try_from(pods).unwrap_or(u32::MAX)
 }
 
 /// Nodes of a domain that are in no narrower one.

@@ -54,12 +54,36 @@ fn best_loose<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx) -> Option<OneNod
 fn best_of_leaf<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx) -> Option<OneNode> {
     let nodes = || quest.domain(domain).node_range();
     // Within one domain the loss grows with the node's overlap, so the smallest overlap is the least loss.
-    let key = |node: NodeIdx| (quest.overlap(node), ranked(quest, node, 0));
-    let (overlap, best) = nodes().filter(|n| holds(quest, *n)).map(key).min()?;
-    let whole = nodes().filter(|n| quest.is_whole(*n)).count();
+    let mut best: Option<(i64, OneNode)> = None;
+    let mut whole = 0u32;
+    for node in nodes() {
+        whole += u32::from(quest.is_whole(node));
+        let overlap = quest.overlap(node);
+        if best.as_ref().is_some_and(|(least, _)| overlap > *least) || !holds(quest, node) {
+            continue;
+        }
+        if let Some((least, first)) = &best
+            && overlap == *least
+            && alike(quest.room, node, first.node)
+        {
+            continue;
+        }
+        let here = (overlap, ranked(quest, node, 0));
+        if best.as_ref().is_none_or(|b| here < *b) {
+            best = Some(here);
+        }
+    }
+    let (overlap, best) = best?;
     let shared: i128 = if overlap == 0 { 0 } else { nodes().map(|n| i128::from(quest.overlap(n).min(overlap))).sum() };
     let loss = Loss((2 * shared - i128::from(overlap)).max(0));
-    Some(OneNode { loss, whole: u32::try_from(whole).unwrap_or(u32::MAX), ..best })
+    Some(OneNode { loss, whole, ..best })
+}
+
+/// Whether nothing but its row tells a node from an earlier one.
+fn alike<R: Room>(room: &R, node: NodeIdx, earlier: NodeIdx) -> bool {
+    room.free(node) == room.free(earlier)
+        && room.promised(node) == room.promised(earlier)
+        && room.health(node) == room.health(earlier)
 }
 
 fn ranked<R: Room>(quest: &Quest<'_, R>, node: NodeIdx, whole: u32) -> OneNode {

@@ -2,11 +2,11 @@
 //! loss is least.
 
 use super::leaf::{Leaf, count_down};
-use super::quest::{Part, Quest, own_nodes};
+use super::quest::{Part, Quest, clip, own_nodes};
 use crate::room::Room;
 
-/// Cells of the exact division's table at most; beyond it parts are taken one by one. Some 2 ms.
-const TABLE_CELLS: u64 = 1 << 20;
+/// Steps of the exact division at most; beyond it parts are taken one by one. About a millisecond.
+const TABLE_STEPS: u64 = 1 << 20;
 
 /// A part with the loss of taking 1, 2, … pods of it.
 #[derive(Debug)]
@@ -26,7 +26,6 @@ type Cost = (i128, u64);
 impl Item {
     /// Reads a part; none if it holds nothing.
     pub(crate) fn read<R: Room>(quest: &Quest<'_, R>, part: Part, kind: usize) -> Option<Self> {
-        let clip = |pods: u64| u32::try_from(pods).unwrap_or(u32::MAX);
         let cap = clip(quest.part_cap(part, kind));
         if cap == 0 {
             return None;
@@ -65,7 +64,7 @@ pub(crate) fn split<R: Room>(quest: &Quest<'_, R>, kind: usize, items: &[Item], 
     let units = u64::from(pods / step) + 1;
     let largest = u64::from(caps.first().copied().unwrap_or(0) / step);
     let cells = items.len() as u64 * count as u64 * units;
-    let exact = cells.saturating_mul(largest + 1) <= TABLE_CELLS * 4 && cells <= TABLE_CELLS;
+    let exact = cells.saturating_mul(largest + 1) <= TABLE_STEPS;
     let taken = if exact { by_table(items, pods, count, step) } else { one_by_one(items, pods, count) };
     Some(taken.into_iter().map(|(row, pods)| (items[row].part, pods)).collect())
 }

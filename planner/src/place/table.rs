@@ -5,7 +5,6 @@
 //! outwards, so that comparing numbers compares lexicographically; sums keep that order, which makes merging parts of a
 //! domain exact. Every merge counts as work, and work is limited.
 
-use super::descend::{Choice, inside};
 use super::pack::Rest;
 use super::quest::{Part, Quest, whole};
 use crate::ids::{DomainIdx, NodeIdx};
@@ -22,6 +21,12 @@ pub(crate) type Cost = u128;
 /// Domains of the wanted level in a cost.
 pub(crate) fn wanted_domains(cost: Cost) -> u32 {
     u32::try_from(cost >> (16 * (DIGITS - 1))).unwrap_or(u32::MAX).max(1)
+}
+
+/// The cost of one domain of a depth: a digit for each level from the wanted one outwards, none for narrower ones.
+pub(crate) fn unit(wanted: Depth, depth: Depth) -> Cost {
+    let out = wanted.0.wrapping_sub(depth.0);
+    if out < DIGITS { 1 << (16 * (DIGITS - 1 - out)) } else { 0 }
 }
 
 /// The work limit was reached.
@@ -86,11 +91,6 @@ impl<'q, 'a, R: Room> Tables<'q, 'a, R> {
             return Ok(Some(vec![(parts[row], self.want.clone())]));
         }
         Ok(Some(self.walk_back(&parts, &tables, &sums, cost)))
-    }
-
-    /// The cost of `count` domains of the wanted level inside a domain one level above it.
-    pub(crate) fn flat_cost(&self, domain: DomainIdx, count: u64) -> Cost {
-        Cost::from(count) * self.unit(self.quest.wanted) + self.unit(self.quest.domain(domain).depth)
     }
 
     fn walk_back<P: Copy>(&self, parts: &[P], tables: &[Table], sums: &[Table], cost: Cost) -> Vec<(P, Counts)> {
@@ -211,9 +211,9 @@ impl<'q, 'a, R: Room> Tables<'q, 'a, R> {
         Ok(filled.map(|(key, f)| (key, prune(std::mem::take(f)))).collect())
     }
 
-    /// Takes work off what is left. Gangs of one kind need little and are never refused it.
+    /// Takes work off what is left.
     fn work(&self, merges: u64) -> Result<(), OutOfWork> {
-        if self.minors.is_empty() || self.quest.spend(merges) { Ok(()) } else { Err(OutOfWork) }
+        if self.quest.spend(merges) { Ok(()) } else { Err(OutOfWork) }
     }
 
     fn cost_of_all(&self, table: &Table) -> Option<Cost> {
@@ -221,10 +221,8 @@ impl<'q, 'a, R: Room> Tables<'q, 'a, R> {
         frontier.iter().find(|(_, most)| *most >= self.want[self.major]).map(|(cost, _)| *cost)
     }
 
-    /// The cost of one domain of a depth: a digit for each level from the wanted one outwards.
     fn unit(&self, depth: Depth) -> Cost {
-        let out = self.quest.wanted.0.wrapping_sub(depth.0);
-        if self.counted && out < DIGITS { 1 << (16 * (DIGITS - 1 - out)) } else { 0 }
+        if self.counted { unit(self.quest.wanted, depth) } else { 0 }
     }
 
     fn radix(&self, kind: usize) -> usize {
@@ -317,15 +315,4 @@ pub(crate) fn divide_pools<R: Room>(
     let rows: Vec<usize> = (0..quests.len()).collect();
     let cost = sums.last().and_then(|s| sum.cost_of_all(s));
     Ok(cost.map(|cost| sum.walk_back(&rows, &tables, &sums, cost)))
-}
-
-/// Alike pods in a domain two or more levels above the wanted one.
-pub(crate) fn split_wide<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, kind: usize, pods: u32) -> Option<Choice> {
-    let mut tables = Tables::new(quest, vec![pods], true);
-    let shares = tables.divide(domain).ok()??;
-    let mut all = Choice::default();
-    for (part, counts) in shares {
-        all.add(inside(quest, part, kind, counts[0])?);
-    }
-    Some(all)
 }

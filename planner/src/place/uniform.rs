@@ -1,10 +1,10 @@
 //! Gangs of alike pods: counts of whole pods answer exactly whether and in how few domains they fit.
 
-use super::descend::{best_part, descend};
-use super::leaf::count_down;
+use super::descend::{best_part, carry_out};
 use super::quest::{Part, Quest};
 use super::search::{Area, Best};
-use super::table::{Cost, Tables, wanted_domains};
+use super::table::wanted_domains;
+use super::wide::plan_wide;
 use crate::ids::DomainIdx;
 use crate::room::Room;
 
@@ -22,9 +22,12 @@ pub(crate) fn best_uniform<R: Room>(quest: &Quest<'_, R>, areas: &[Area]) -> Bes
     }
     let wide = areas.iter().filter(|a| quest.domain(a.domain).depth < quest.wanted);
     let fitting = wide.filter(|a| quest.cap(a.domain, 0) >= u64::from(pods));
-    let cost = |domain: DomainIdx| Some((least_cost(quest, domain)?, quest.part_free(Part::Domain(domain), 0), domain));
-    if let Some((cost, _, domain)) = fitting.filter_map(|a| cost(a.domain)).min() {
-        best.offer(wanted_domains(cost), descend(quest, domain, 0, pods));
+    let planned = fitting.filter_map(|area| {
+        let plan = plan_wide(quest, area.domain, 0, pods)?;
+        Some(((plan.cost, quest.part_free(Part::Domain(area.domain), 0), area.domain), plan))
+    });
+    if let Some((_, plan)) = planned.min_by_key(|p| p.0) {
+        best.offer(wanted_domains(plan.cost), carry_out(quest, &plan, 0));
     }
     best
 }
@@ -47,18 +50,4 @@ fn gather<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, pods: u64, out: &mut
             Part::Node(_) => {}
         }
     }
-}
-
-/// The least cost of holding all pods in a domain above the wanted level.
-fn least_cost<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx) -> Option<Cost> {
-    let mut tables = Tables::new(quest, vec![quest.kinds[0].pods], true);
-    if quest.domain(domain).depth.0 + 1 < quest.wanted.0 {
-        return tables.least_cost(domain).ok()?;
-    }
-    // Each part is one domain of the wanted level: the largest ones are the fewest.
-    let clip = |cap: u64| u32::try_from(cap).unwrap_or(u32::MAX);
-    let mut caps: Vec<u32> = quest.parts(domain).map(|p| clip(quest.part_cap(p, 0))).filter(|c| *c > 0).collect();
-    caps.sort_unstable_by(|a, b| b.cmp(a));
-    let count = count_down(&caps, quest.kinds[0].pods);
-    Some(tables.flat_cost(domain, count as u64))
 }
