@@ -39,6 +39,46 @@ pub type RankKey = (i64, Time, bool, u64, Arc<str>, JobIdx);
 /// Amounts by quota key, plain keys and per-pool ones.
 pub type Tally = BTreeMap<QuotaKey, i64>;
 
+/// Jobs that a cycle must look at for a reason of their own, so that it need not look at all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Waiting and held from outside.
+    pub(crate) held: BTreeSet<JobIdx>,
+    /// Running with lost members.
+    pub(crate) hurt: BTreeSet<JobIdx>,
+    /// Waiting to restart where they were.
+    pub(crate) restarting: BTreeSet<JobIdx>,
+    /// Able to run at more than one size.
+    pub(crate) elastic: BTreeSet<JobIdx>,
+    /// Started in their queue's private cluster.
+    pub(crate) private: BTreeSet<JobIdx>,
+    /// With surplus seats on their way out.
+    pub(crate) shedding: BTreeSet<JobIdx>,
+}
+
+impl Marks {
+    fn mark(&mut self, row: JobIdx, job: &Job, add: bool) {
+        let (held, hurt, restarting, private) = match &job.phase {
+            Phase::Waiting(w) => (w.hold.is_some(), false, w.last_placement.is_some(), w.private_start.is_some()),
+            Phase::Running(r) => (false, !r.lost.is_empty(), false, r.private_start.is_some()),
+            Phase::Leaving(_) => (false, false, false, false),
+        };
+        let set = |marked: bool, jobs: &mut BTreeSet<JobIdx>| {
+            if marked && add {
+                jobs.insert(row);
+            } else {
+                jobs.remove(&row);
+            }
+        };
+        set(held, &mut self.held);
+        set(hurt, &mut self.hurt);
+        set(restarting, &mut self.restarting);
+        set(private, &mut self.private);
+        set(job.spec.is_elastic(), &mut self.elastic);
+        set(!job.shedding.is_empty(), &mut self.shedding);
+    }
+}
+
 /// The cluster.
 #[derive(Debug, Default)]
 pub struct ClusterState {
@@ -61,6 +101,7 @@ pub struct ClusterState {
     /// The same by placement class, for those who only ask which class could start.
     by_class: Vec<BTreeMap<u32, BTreeSet<RankKey>>>,
     running: BTreeSet<JobIdx>,
+    marks: Marks,
     reserved: BTreeSet<JobIdx>,
     queue_use: Vec<Tally>,
     queue_running: Vec<u32>,
@@ -219,6 +260,11 @@ impl ClusterState {
     #[must_use]
     pub fn holding(&self) -> &BTreeSet<JobIdx> {
         &self.running
+    }
+
+    /// Jobs to look at for a reason of their own.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// Waiting jobs with a reservation, in row order.
@@ -438,12 +484,22 @@ impl ClusterState {
     /// Sets or lifts what holds a waiting job back from outside.
     pub fn set_hold(&mut self, job: JobIdx, hold: Option<crate::job::Hold>) {
         if let Some(Job { phase: Phase::Waiting(waiting), .. }) = self.jobs[job.row()].as_mut() {
+            if hold.is_some() {
+                self.marks.held.insert(job);
+            } else {
+                self.marks.held.remove(&job);
+            }
             waiting.hold = hold;
         }
     }
 
     /// Notes a job's private start. No room changes hands by it.
     pub fn set_private_start(&mut self, job: JobIdx, start: Option<Time>) {
+        if start.is_some() {
+            self.marks.private.insert(job);
+        } else {
+            self.marks.private.remove(&job);
+        }
         match self.jobs[job.row()].as_mut().map(|j| &mut j.phase) {
             Some(Phase::Waiting(w)) => w.private_start = start,
             Some(Phase::Running(r)) => r.private_start = start,
@@ -469,11 +525,9 @@ impl ClusterState {
 
     /// Room shed by shrinking gangs that is free by now.
     pub fn settle_shedding(&mut self, now: Time) {
-        let due: Vec<JobIdx> = self
-            .jobs()
-            .filter(|(_, j)| j.shedding.iter().any(|(_, until)| *until <= now))
-            .map(|(row, _)| row)
-            .collect();
+        let gone = |job: &Job| job.shedding.iter().any(|(_, until)| *until <= now);
+        let due: Vec<JobIdx> =
+            self.marks.shedding.iter().copied().filter(|row| self.job(*row).is_some_and(gone)).collect();
         for job in due {
             self.update_job(job, now, |j| j.shedding.retain(|(_, until)| *until > now));
         }
@@ -669,6 +723,7 @@ impl ClusterState {
             self.count_seats(&job.spec, placement, &mut tally, times);
         }
         self.count_holds(row, &job, add);
+        self.marks.mark(row, &job, add);
         let lineage: Vec<QueueIdx> = self.lineage(job.spec.queue).collect();
         for queue in lineage {
             for (key, amount) in &tally {
@@ -731,6 +786,7 @@ impl ClusterState {
         }
         self.by_class.iter_mut().for_each(BTreeMap::clear);
         self.running.clear();
+        self.marks = Marks::default();
         self.reserved.clear();
         self.queue_use.iter_mut().for_each(Tally::clear);
         self.queue_running.iter_mut().for_each(|n| *n = 0);
@@ -757,6 +813,7 @@ impl ClusterState {
         let used = self.used.clone();
         let (queue_use, running) = (self.queue_use.clone(), self.queue_running.clone());
         let (waiting, holding) = (self.waiting.clone(), self.running.clone());
+        let marks = self.marks.clone();
         self.recount();
         let same = |a: &Amounts, b: &Amounts| {
             (0..a.0.len().max(b.0.len())).all(|r| a.0.get(r).unwrap_or(&0) == b.0.get(r).unwrap_or(&0))
@@ -781,6 +838,9 @@ impl ClusterState {
         }
         if holding != self.running {
             return Err("running");
+        }
+        if marks != self.marks {
+            return Err("marks");
         }
         Ok(())
     }

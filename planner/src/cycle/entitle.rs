@@ -17,21 +17,16 @@ impl Cycle<'_> {
         }
         let now = self.now();
         let mut due: Vec<(Time, RankKey, JobIdx)> = Vec::new();
-        for queue in 0..self.state().queues().len() {
-            let queue = crate::ids::QueueIdx::of(queue);
-            if self.state().queue(queue).guarantee.is_empty() {
-                continue;
+        let marked: Vec<JobIdx> = self.state().marks().private.iter().copied().collect();
+        for job in marked {
+            let there = self.job(job);
+            if let Some(start) = there.waiting().and_then(|w| w.private_start)
+                && start <= now
+                && is_plain(&there.spec)
+            {
+                due.push((start, self.rank(job), job));
             }
-            for key in self.state().waiting(queue) {
-                let start = self.job(key.5).waiting().and_then(|w| w.private_start).filter(|t| *t <= now);
-                if let Some(start) = start.filter(|_| is_plain(&self.spec(key.5))) {
-                    due.push((start, key.clone(), key.5));
-                }
-            }
-        }
-        for &job in self.state().holding() {
-            let came =
-                self.job(job).running().is_some_and(|r| !r.guaranteed && r.private_start.is_some_and(|t| t <= now));
+            let came = there.running().is_some_and(|r| !r.guaranteed && r.private_start.is_some_and(|t| t <= now));
             if came && !self.fates.contains_key(&job) {
                 self.plan.actions.push(Action::Guarantee { job });
             }

@@ -12,10 +12,14 @@ use crate::topology::Depth;
 impl Cycle<'_> {
     /// Step 3 of the cycle: draining queues stop jobs at their checkpoints; over a limit that was cut, surplus goes.
     pub(super) fn give_back(&mut self) {
-        let holding: Vec<JobIdx> = self.state().holding().iter().copied().collect();
-        for job in holding {
-            self.drain(job);
-            self.shrink_to_limit(job);
+        let queues = self.state().queues();
+        if queues.iter().any(|q| q.state == QueueState::Draining) {
+            let holding: Vec<JobIdx> = self.state().holding().iter().copied().collect();
+            holding.into_iter().for_each(|job| self.drain(job));
+        }
+        if queues.iter().any(|q| !q.limit.is_empty()) {
+            let elastic: Vec<JobIdx> = self.state().marks().elastic.iter().copied().collect();
+            elastic.into_iter().for_each(|job| self.shrink_to_limit(job));
         }
     }
 
@@ -59,12 +63,8 @@ impl Cycle<'_> {
 
     /// Step 6 of the cycle: one step a round for each gang that can, best rank first, until nobody grows.
     pub(super) fn grow(&mut self) {
-        let mut growing: Vec<JobIdx> = Vec::new();
-        for (row, job) in self.state().jobs() {
-            if job.spec.is_elastic() && self.may_grow(row) {
-                growing.push(row);
-            }
-        }
+        let elastic: Vec<JobIdx> = self.state().marks().elastic.iter().copied().collect();
+        let mut growing: Vec<JobIdx> = elastic.into_iter().filter(|job| self.may_grow(*job)).collect();
         growing.sort_by_key(|a| self.rank(*a));
         while !growing.is_empty() {
             growing.retain(|job| self.grow_one(*job));

@@ -339,11 +339,10 @@ impl<'a> Cycle<'a> {
     }
 
     fn close(mut self) -> Plan {
-        for (row, job) in self.state().jobs().collect::<Vec<_>>() {
-            if let Some(until) = job.waiting().and_then(|w| w.hold.as_ref()).and_then(|h| h.until) {
+        for &job in &self.state().marks().held {
+            if let Some(until) = self.job(job).waiting().and_then(|w| w.hold.as_ref()).and_then(|h| h.until) {
                 self.wake_at(until);
             }
-            let _ = row;
         }
         self.plan.wake = (!self.wake.is_never()).then_some(self.wake);
         self.plan

@@ -46,7 +46,7 @@ impl Cycle<'_> {
         if let Some(queue) = closed {
             return Some(Cause::QueueEdited(self.state().queue(queue).name.clone()));
         }
-        let hold = there.waiting()?.hold.as_ref()?;
+        let hold = there.waiting()?.hold.as_ref().filter(|h| h.until.is_none_or(|until| until > self.now()))?;
         Some(Cause::StartRefused(hold.detail.clone()))
     }
 

@@ -12,17 +12,9 @@ use crate::time::{Span, Time};
 impl Cycle<'_> {
     /// Step 2 of the cycle.
     pub(super) fn repair(&mut self) {
-        let mut hurt: Vec<JobIdx> = Vec::new();
-        let mut failed: Vec<JobIdx> = Vec::new();
-        for (row, job) in self.state().jobs() {
-            if job.running().is_some_and(|r| !r.lost.is_empty()) {
-                hurt.push(row);
-            }
-            if job.waiting().is_some_and(|w| w.last_placement.is_some() && w.hold.is_none() && w.reservation.is_none())
-            {
-                failed.push(row);
-            }
-        }
+        let marks = self.state().marks();
+        let mut hurt: Vec<JobIdx> = marks.hurt.iter().copied().collect();
+        let mut failed: Vec<JobIdx> = marks.restarting.iter().copied().filter(|job| self.restarts(*job)).collect();
         hurt.sort_by_key(|a| self.rank(*a));
         failed.sort_by_key(|a| self.rank(*a));
         for job in hurt {
@@ -31,6 +23,11 @@ impl Cycle<'_> {
         for job in failed {
             self.restart_in_place(job);
         }
+    }
+
+    /// Whether a job waits for nothing but to restart where it was.
+    fn restarts(&self, job: JobIdx) -> bool {
+        self.job(job).waiting().is_some_and(|w| w.reservation.is_none()) && self.outside_hold(job).is_none()
     }
 
     fn repair_one(&mut self, job: JobIdx) {
@@ -98,6 +95,34 @@ impl Cycle<'_> {
         }
     }
 
+    /// The same seats, but for those on nodes that take no pods any more.
+    fn with_lost_swapped(&mut self, job: JobIdx, mut placement: Placement) -> Option<Placement> {
+        let spec = self.spec(job);
+        let rank = |s: &Seat| spec.first_rank(usize::from(s.role)) + s.index;
+        let gone = |s: &&Seat| {
+            let state = self.snapshot.state.node(s.node);
+            state.closed || state.lost
+        };
+        let lost: Vec<u32> = placement.seats.iter().filter(gone).map(rank).collect();
+        if lost.is_empty() {
+            return Some(placement);
+        }
+        let mut shapes: Vec<_> = spec.roles.iter().map(|r| r.shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        let end = self.now() + spec.window();
+        let swaps = {
+            let room = self.ledger.now_room(&shapes, end);
+            crate::place::replace(&room, &spec, &placement, &lost)?
+        };
+        for seat in &mut placement.seats {
+            if let Some((_, to)) = swaps.iter().find(|(swapped, _)| *swapped == rank(seat)) {
+                seat.node = *to;
+            }
+        }
+        Some(placement)
+    }
+
     /// After a failure of the user's code (or a repair by restart) the gang starts again on its nodes at once if the
     /// new window delays nobody; else it waits in line.
     fn restart_in_place(&mut self, job: JobIdx) {
@@ -111,13 +136,7 @@ impl Cycle<'_> {
         }
         let spec = self.spec(job);
         let end = self.now() + spec.window();
-        let valid_nodes = placement.nodes().iter().all(|n| {
-            let state = self.state().node(*n);
-            !state.closed && !state.lost
-        });
-        if !valid_nodes {
-            return;
-        }
+        let Some(placement) = self.with_lost_swapped(job, placement) else { return };
         let mut free: std::collections::BTreeMap<NodeIdx, Vec<i64>> = std::collections::BTreeMap::new();
         for (node, role, count) in placement.by_node() {
             let row = free.entry(node).or_insert_with(|| self.ledger.free_during(node, self.snapshot.now, end));
