@@ -5,6 +5,7 @@
 
 pub mod number;
 pub mod replay;
+pub mod scenario;
 pub mod svg;
 pub mod topology;
 pub mod trace;

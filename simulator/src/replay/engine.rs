@@ -8,6 +8,7 @@ use super::workload::{Work, Workload};
 use planner::job::{Job, JobSpec, Locality, Phase, Placement, Role, Waiting};
 use planner::plan::{Action, Plan};
 use planner::policy::{PlacementRule, Policy};
+use planner::private::{PrivateRules, PrivateSchedules, guarantees_covered, note_starts, private_job};
 use planner::queue::{Backfill, Order, Queue, QuotaKey};
 use planner::resources::{Amounts, ResourceTable};
 use planner::shape::{NodeSet, Shape};
@@ -27,7 +28,15 @@ pub struct Brain {
     /// Makes a plan.
     pub plan: fn(&Snapshot<'_>, &Policy) -> Plan,
     /// Counts what is wrong with it.
-    pub violations: fn(&Snapshot<'_>, &Plan) -> usize,
+    pub violations: fn(&Snapshot<'_>, &Policy, &Plan) -> usize,
+}
+
+impl Brain {
+    /// The production planner and its checker.
+    #[must_use]
+    pub fn production() -> Self {
+        Self { plan: planner::plan, violations: |s, p, plan| planner::check::check(s, p, plan).err().map_or(0, |v| v.len()) }
+    }
 }
 
 /// What became of one job.
@@ -90,6 +99,7 @@ pub struct Engine<'a> {
     brain: Brain,
     policy: Policy,
     state: ClusterState,
+    private: PrivateSchedules,
     unit: ResourceIdx,
     queues: Vec<QueueIdx>,
     shapes: BTreeMap<u64, ShapeIdx>,
@@ -130,8 +140,17 @@ impl<'a> Engine<'a> {
             })
             .collect();
         let leaves = Leaves::of(state.topology());
+        let policy = policy(options, load);
+        let mut private = PrivateSchedules::new();
+        if policy.private_schedules {
+            for queue in &queues {
+                private.set_queue(*queue, PrivateRules::of(state.queue(*queue)), Time(i64::MIN));
+            }
+            private.set_frozen(!guarantees_covered(&state), Time(i64::MIN));
+        }
         Self {
-            policy: policy(options, load),
+            policy,
+            private,
             jobs: load.jobs.iter().map(Outcome::of).collect(),
             pinned: vec![None; queues.len()],
             load,
@@ -183,7 +202,9 @@ impl<'a> Engine<'a> {
         }
         let arrival = self.load.jobs.get(self.next).map(|j| j.submit);
         let end = self.ends.peek().map(|Reverse((at, ..))| *at);
-        [arrival, end, self.wakes.first().copied()].into_iter().flatten().min()
+        // A private start whose moment has passed has been handed out.
+        let private = self.private.next().filter(|at| *at > self.now || self.result.cycles == 0);
+        [arrival, end, self.wakes.first().copied(), private].into_iter().flatten().min()
     }
 
     fn end_jobs(&mut self) -> usize {
@@ -199,8 +220,12 @@ impl<'a> Engine<'a> {
             }
             outcome.finished = Some(self.now);
             outcome.started = None;
-            self.used -= self.load.jobs[job].units;
-            if let Some(row) = outcome.row.take() {
+            let row = outcome.row.take();
+            let work = &self.load.jobs[job];
+            self.used -= work.units;
+            self.private.ended(&work.key, work.run, self.now);
+            self.settle_use(job);
+            if let Some(row) = row {
                 self.state.remove_job(row, self.now);
             }
             ended += 1;
@@ -219,6 +244,9 @@ impl<'a> Engine<'a> {
             }
             self.rows[row.row()] = job;
             self.jobs[job].row = Some(row);
+            if let Some(told) = private_job(&self.state, row) {
+                self.private.submit(self.queues[work.queue], told, self.now);
+            }
             self.queued += 1;
         }
     }
@@ -294,12 +322,24 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// What a queue used until now is written down before its use changes.
+    fn settle_use(&mut self, job: usize) {
+        let counts = self.load.queues.len() > 1 || self.options.order == OrderRule::Fair;
+        if counts && self.policy.share_half_life > Span::ZERO {
+            let work = &self.load.jobs[job];
+            let (queue, half_life) = (self.queues[work.queue], self.policy.share_half_life);
+            planner::share::settle(&mut self.state, queue, &work.user, self.now, half_life);
+        }
+    }
+
     fn plan(&mut self) -> Plan {
+        let starts = self.private.advance(self.now);
+        note_starts(&mut self.state, &starts);
         let snapshot = self.state.at(self.now);
         let before = Instant::now();
         let plan = (self.brain.plan)(&snapshot, &self.policy);
         let took = u64::try_from(before.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.result.violations += (self.brain.violations)(&snapshot, &plan);
+        self.result.violations += (self.brain.violations)(&snapshot, &self.policy, &plan);
         self.result.plan_nanos.push(took);
         self.result.cycles += 1;
         plan
@@ -307,8 +347,11 @@ impl<'a> Engine<'a> {
 
     /// Carries one action out; true if it freed room, so that another pass may do more.
     fn act(&mut self, action: &Action) -> bool {
-        self.state.apply(action, self.now);
         let job = self.rows[action.job().row()];
+        if matches!(action, Action::Start { .. } | Action::Stop { .. }) {
+            self.settle_use(job);
+        }
+        self.state.apply(action, self.now);
         match action {
             Action::Start { placement, .. } => {
                 self.start(job, placement);
@@ -429,6 +472,7 @@ fn policy(options: &ReplayOptions, load: &Workload) -> Policy {
         share_half_life: options.half_life,
         max_reservations: u32::MAX,
         max_postponement: Span::FOREVER,
+        explain: false,
         preemption: guarantees,
         private_schedules: guarantees,
         placement: match options.placement {

@@ -5,8 +5,8 @@ use super::engine::{Brain, Engine, Moment, Outcomes};
 use super::options::{QueueRule, ReplayOptions};
 use super::report::ReplayReport;
 use super::workload::{self, Workload};
-use crate::topology::{ClusterMap, lingjun};
-use crate::trace::{self, Source, TraceError};
+use crate::topology::{self, ClusterMap};
+use crate::trace::{self, TraceError};
 use planner::ResourceIdx;
 use planner::state::ClusterState;
 use thiserror::Error;
@@ -38,8 +38,8 @@ pub enum ReplayError {
     EmptySlice(usize),
 }
 
-/// Replays a log and measures it. `progress` hears (jobs done, jobs in all). The second result is use and queue over
-/// time, for plots.
+/// Replays a log and measures it. `progress` hears (jobs done, jobs in all). The other results are use and
+/// queue over time and the units of the cluster, for plots.
 ///
 /// # Errors
 /// If a file is unusable or the settings contradict each other or the log.
@@ -47,7 +47,7 @@ pub fn replay(
     options: &ReplayOptions,
     brain: Brain,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<(ReplayReport, Vec<Moment>), ReplayError> {
+) -> Result<(ReplayReport, Vec<Moment>, u64), ReplayError> {
     let map = options.topology.as_ref().map(|_| read_map(options)).transpose()?;
     let capacity = capacity(options, map.as_ref())?;
     let log = trace::read(&options.trace, options.format)?;
@@ -72,7 +72,7 @@ pub fn replay(
     if options.partitioned {
         let alone = private(&load, &mut step);
         let joined = join(&load, alone);
-        return Ok((ReplayReport::of(&load, &joined, capacity), joined.moments));
+        return Ok((ReplayReport::of(&load, &joined, capacity), joined.moments, capacity));
     }
     let mut reports = Vec::new();
     let mut moments = Vec::new();
@@ -94,12 +94,12 @@ pub fn replay(
         moments = outcomes.moments;
     }
     let report = ReplayReport::mean_of(&reports).ok_or(ReplayError::EmptySlice(read))?;
-    Ok((report, moments))
+    Ok((report, moments, capacity))
 }
 
 fn read_map(options: &ReplayOptions) -> Result<ClusterMap, ReplayError> {
     let Some(path) = &options.topology else { return Err(ReplayError::NoCluster) };
-    let map = lingjun::read(&Source::open(path)?)?;
+    let map = topology::read(path)?;
     match &options.subtree {
         Some(domain) => map.subtree(domain).ok_or_else(|| ReplayError::NoSubtree(domain.clone())),
         None => Ok(map),

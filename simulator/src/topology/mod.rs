@@ -1,6 +1,7 @@
 //! Clusters for topology replays, read from files.
 
 pub mod lingjun;
+pub mod manifests;
 
 use std::sync::Arc;
 
@@ -22,6 +23,16 @@ pub struct ClusterMap {
     pub levels: Vec<Arc<str>>,
     /// Nodes.
     pub nodes: Vec<MappedNode>,
+}
+
+/// Reads a cluster file: Lingjun `topo.csv`, or YAML.
+///
+/// # Errors
+/// If the file is unusable.
+pub fn read(path: &std::path::Path) -> Result<ClusterMap, crate::trace::TraceError> {
+    let source = crate::trace::Source::open(path)?;
+    let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
+    if yaml { manifests::read(&source) } else { lingjun::read(&source) }
 }
 
 impl ClusterMap {
