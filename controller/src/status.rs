@@ -20,8 +20,9 @@ pub fn stamp(time: Time) -> Option<Timestamp> {
     translate::time::timestamp(time)
 }
 
-/// Now, cut to whole seconds where people read it.
-fn seconds(time: Time) -> Option<Timestamp> {
+/// A moment cut to whole seconds, where people read it.
+#[must_use]
+pub fn seconds(time: Time) -> Option<Timestamp> {
     stamp(Time(time.0 - time.0.rem_euclid(1_000_000)))
 }
 
@@ -113,12 +114,9 @@ fn priority(world: &World, job: &TrainingJob) -> Option<i32> {
     translate::job::priority(job, inherited).ok()
 }
 
-/// "12/16": ready pods of those that run or, while the job waits, of those it asks for.
+/// "12/16": ready pods of those the job would have at best.
 fn ready_text(job: &TrainingJob, seen: Option<&Look>) -> String {
-    match seen {
-        Some(seen) => format!("{}/{}", seen.ready(), seen.seats.len()),
-        None => format!("0/{}", job.spec.max_pods()),
-    }
+    format!("{}/{}", seen.map_or(0, Look::ready), job.spec.max_pods())
 }
 
 // --- jobs that hold nodes ---
@@ -267,6 +265,10 @@ fn waiting(
 ) {
     status.placement = None;
     status.berth = reserved.and_then(|b| b.metadata.name.clone());
+    if status.phase == Some(Phase::Suspended) && !job.spec.suspend {
+        // Whoever comes back stands at the end of the line.
+        status.queued_at = stamp(now);
+    }
     let restarted = berths.released.last().and_then(|b| b.spec.stopping.as_ref()).is_some_and(|s| is_restart(&s.cause));
     if job.spec.suspend {
         status.phase = Some(Phase::Suspended);
@@ -287,7 +289,8 @@ fn waiting(
     eta(status, waits, reserved, held.is_some());
     set(&mut status.conditions, conditions::QUEUED, true, code, &message, job, now);
     if let Some(berth) = reserved {
-        let start = berth.spec.start.map_or_else(|| "a time not known".to_owned(), |t| t.to_string());
+        let start = berth.spec.start.and_then(|t| seconds(translate::time::time(t)));
+        let start = start.map_or_else(|| "a time not known".to_owned(), |t| t.to_string());
         let message = format!("{} nodes from {start}", berth.spec.node_count());
         set(&mut status.conditions, conditions::RESERVED, true, Code::Reserved, &message, job, now);
     } else if status.conditions.iter().any(|c| c.type_ == conditions::RESERVED) {
@@ -351,7 +354,7 @@ fn eta(status: &mut TrainingJobStatus, waits: Option<&Waits>, reserved: Option<&
     let estimated = waits.filter(|_| !held).and_then(|w| w.start).and_then(seconds);
     if let Some(promised) = promised {
         status.estimated_start = Some(promised);
-        status.eta = Some(promised.to_string());
+        status.eta = seconds(translate::time::time(promised)).map(|t| t.to_string());
         return;
     }
     let near = |known: Timestamp, next: Timestamp| (known.as_micros() - next.as_micros()).abs() < 60_000_000;

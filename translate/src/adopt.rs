@@ -160,12 +160,18 @@ fn held(job: &TrainingJob, berth: &Berth, placement: planner::job::Placement) ->
 
 fn waits(status: Option<&TrainingJobStatus>, berths: &Berths<'_>) -> Waiting {
     let last = berths.released.last();
-    let stopped_by_us = last.and_then(|b| b.status.as_ref()?.cause.as_deref()).is_some_and(was_no_fault_of_its_own);
+    let stopped_by_us = last.and_then(|b| cause_of(b)).is_some_and(was_no_fault_of_its_own);
     Waiting {
         requeued: stopped_by_us,
         private_start: status.and_then(|s| s.private_start).map(time::time),
         ..Waiting::default()
     }
+}
+
+/// Why a Berth was given back: as it was marked before its pods went, else as its status says.
+fn cause_of(berth: &Berth) -> Option<&str> {
+    let marked = berth.spec.stopping.as_ref().map(|s| s.cause.as_str());
+    marked.or_else(|| berth.status.as_ref()?.cause.as_deref())
 }
 
 /// Whether a Berth was given back for others or by a lost node, so that its job goes before waiting equals.

@@ -28,9 +28,9 @@ struct Subject {
 }
 
 impl Engine {
-    /// Carries one decision out. Jobs that an operation is under way for are left to the next plan.
-    pub(super) fn carry_out(&mut self, action: &Action, now: Time) {
-        let Some(subject) = self.subject(action.job(), now) else { return };
+    /// Carries one decision out; false if it is left to the next plan because the job is busy.
+    pub(super) fn carry_out(&mut self, action: &Action, now: Time) -> bool {
+        let Some(subject) = self.subject(action.job(), now) else { return false };
         let launched = match action {
             Action::Start { placement, ends, quality, .. } => {
                 if let Some(record) = self.world.records.get_mut(&subject.key) {
@@ -66,6 +66,7 @@ impl Engine {
             }
             self.stale.insert(subject.key);
         }
+        launched
     }
 
     fn subject(&self, row: JobIdx, now: Time) -> Option<Subject> {
@@ -119,7 +120,9 @@ impl Engine {
     }
 
     fn start(&mut self, subject: &Subject, placement: &Placement, ends: Time, now: Time) -> bool {
-        let decision = self.decision(BerthState::Committed, (now, ends), placement, Vec::new());
+        // People read these times: whole seconds, never promising more than there is.
+        let window = (Time(now.0 - now.0.rem_euclid(1_000_000)), whole_second_after(ends));
+        let decision = self.decision(BerthState::Committed, window, placement, Vec::new());
         let Some((journal, berth)) = self.journal(subject, &decision) else { return false };
         if self.is_too_large(subject, &berth) {
             return false;
@@ -301,6 +304,10 @@ impl Engine {
         self.launch(key, kind, operation, None, now);
         true
     }
+}
+
+fn whole_second_after(time: Time) -> Time {
+    if time.is_never() { time } else { Time(time.0 + (-time.0).rem_euclid(1_000_000)) }
 }
 
 /// A Berth that holds room is not forgotten before its pods are gone; a promise holds nothing.

@@ -188,13 +188,9 @@ fn is_small(old: &TrainingJobStatus, next: &TrainingJobStatus) -> bool {
     let gist = |all: &[Condition]| -> Vec<(String, String, String)> {
         all.iter().map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone())).collect()
     };
-    let all_ready = |s: &TrainingJobStatus| {
-        s.ready.as_deref().and_then(|r| r.split_once('/')).is_some_and(|(ready, of)| ready == of)
-    };
     old.phase == next.phase
         && gist(&old.conditions) == gist(&next.conditions)
         && old.berth == next.berth
         && old.restarts == next.restarts
         && old.observed_generation == next.observed_generation
-        && all_ready(old) == all_ready(next)
 }

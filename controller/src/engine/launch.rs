@@ -233,6 +233,7 @@ impl Engine {
         }
         self.world.assume_pods(made);
         self.world.touch_job(key);
+        self.world.note_changed();
         let at = now();
         let Some(record) = self.world.records.get_mut(key).filter(|r| r.uid == uid) else { return };
         let took = record.flight.take().map(|f| f.since.elapsed()).unwrap_or_default();

@@ -195,6 +195,8 @@ impl Engine {
                 for key in keys {
                     self.world.touch_job(&key);
                 }
+                // What a plan left out because of a pause may be done now.
+                self.world.note_changed();
             }
         }
     }

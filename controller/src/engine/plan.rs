@@ -29,12 +29,15 @@ impl Engine {
         // 4. Why the others wait.
         self.note_waiting(&plan);
         // 5. Hand over.
+        let mut left_out = false;
         for action in &plan.actions {
             self.metrics.action(name(action));
-            self.carry_out(action, now);
+            left_out |= !self.carry_out(action, now);
         }
         self.world.state.planned();
-        self.wake = plan.wake;
+        // What could not be begun is decided anew soon.
+        let again = left_out.then(|| now + Span::from_secs(1));
+        self.wake = [plan.wake, again].into_iter().flatten().min();
         planning
     }
 
@@ -75,7 +78,7 @@ impl Engine {
 /// The reason in words, with its end as people write times.
 fn message(reason: &Reason) -> String {
     let text = Reason { until: None, ..reason.clone() }.to_string();
-    match reason.until.and_then(crate::status::stamp) {
+    match reason.until.and_then(crate::status::seconds) {
         Some(until) => format!("{text} (until {until})"),
         None => text,
     }

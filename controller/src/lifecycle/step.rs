@@ -314,6 +314,9 @@ fn live(world: &World, key: &str, job: &TrainingJob, seen: &Look, now: Time, mom
     if !started && let Some(verdict) = start_refused(world, job, seen, moment) {
         return verdict;
     }
+    if !started && let Some(verdict) = stage_late(world, job, seen, now, moment) {
+        return verdict;
+    }
     // 4. Pods that sit nowhere go, pods that are due come.
     if !seen.strays.is_empty() {
         let delete = seen.strays.iter().map(|p| member(p, Some(grace_seconds(job)))).collect();
@@ -479,6 +482,27 @@ fn start_refused(world: &World, job: &TrainingJob, seen: &Look, now: Timestamp) 
     Some(verdict)
 }
 
+/// When the stage that others wait for has to be ready: counted from the birth of its last pod.
+fn stage_end(world: &World, job: &TrainingJob, seen: &Look) -> Option<Time> {
+    if !seen.seats.iter().any(|s| s.fate == Fate::Missing) || job.spec.roles.iter().all(|r| r.depends_on.is_empty()) {
+        return None;
+    }
+    let born = seen.pods.iter().filter_map(|p| p.metadata.creation_timestamp.clone());
+    let last = born.map(|t| translate::time::time(t.into())).max()?;
+    Some(last + world.settings.stage_timeout)
+}
+
+/// A stage that does not get ready in its time takes the whole start back.
+fn stage_late(world: &World, job: &TrainingJob, seen: &Look, now: Time, moment: Timestamp) -> Option<Verdict> {
+    let end = stage_end(world, job, seen).filter(|end| now >= *end)?;
+    let waits = seen.seats.iter().find(|s| !matches!(s.fate, Fate::Alive { ready: true, .. } | Fate::Succeeded | Fate::Missing))?;
+    let role = &job.spec.roles[waits.role].name;
+    let object = format!("role {role} was not ready by {}, and others depend on it", stamp(end)?);
+    let mut verdict = stop_for(world, job, seen, Code::RolledBack, &object, None, moment);
+    verdict.refused_by.push(waits.node.clone());
+    Some(verdict)
+}
+
 fn complete(world: &World, key: &str, job: &TrainingJob, seen: &Look, started: bool, now: Timestamp) -> Verdict {
     let due: BTreeSet<i64> = seen.due().iter().map(|s| s.rank).collect();
     let next = attempts(world, key, job);
@@ -508,6 +532,7 @@ fn living_due(world: &World, job: &TrainingJob, seen: &Look, now: Time) -> Optio
         let since = facts.ready_since.filter(|_| !facts.ready)?;
         Some(since + world.settings.node_lost_after)
     });
-    let limits = [limit_end(world, job), ready_end(job, seen), accept.min(), silent.min()];
+    let stage = stage_end(world, job, seen);
+    let limits = [limit_end(world, job), ready_end(job, seen), accept.min(), silent.min(), stage];
     limits.into_iter().flatten().filter(|t| *t > now).min()
 }

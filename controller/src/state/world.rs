@@ -355,14 +355,18 @@ impl World {
         let Some(row) = self.state.find_job(&job) else { return false };
         let owner = owner_uid(&pod.metadata);
         let berth = self.index.berths_of_job(&job).find(|b| b.metadata.uid.as_deref() == owner);
-        let Some(berth) = berth.filter(|b| b.spec.state == BerthState::Committed) else { return false };
+        // While a start is under way its pods may be seen before its Berth is.
+        let starting = self.records.get(&job).is_some_and(|r| r.flight.is_some());
+        if !berth.map_or(starting, |b| b.spec.state == BerthState::Committed) {
+            return false;
+        }
         let (Some(role), Some(index)) = seat_of(pod) else { return false };
         let held = match self.state.job(row).map(|j| &j.phase) {
             Some(Phase::Running(r)) => &r.placement,
             Some(Phase::Leaving(l)) => &l.placement,
             _ => return false,
         };
-        let Some(job) = self.index.jobs.get(&job_of_berth(berth)) else { return false };
+        let Some(job) = self.index.jobs.get(&job) else { return false };
         let Some(role) = job.spec.roles.iter().position(|r| r.name == role) else { return false };
         let node = translate::pod::node_of(pod).and_then(|n| self.state.find_node(n));
         let seat = held.seats.binary_search_by(|s| (usize::from(s.role), s.index).cmp(&(role, index)));
