@@ -142,9 +142,9 @@ fn holding(
     if fresh {
         status.started_at = None;
     }
-    let started = was_started || (seen.is_complete() && !seen.seats.iter().any(|s| matches!(s.fate, Fate::Lost(_))));
-    let accepted = started && (seen.is_accepted() || (was_started && status.phase == Some(Phase::Running)));
-    status.phase = Some(if accepted { Phase::Running } else { Phase::Starting });
+    // Only a kubelet that took a pod has not refused it.
+    let started = was_started || seen.is_accepted();
+    status.phase = Some(if started { Phase::Running } else { Phase::Starting });
     if started && status.started_at.is_none() {
         status.started_at = seconds(now);
     }
@@ -163,7 +163,7 @@ fn holding(
             set(all, conditions::STARTED, true, Code::Running, &text, job, now);
         }
         true => {
-            let text = format!("all {pods} pods exist and none was refused");
+            let text = format!("all {pods} pods exist, and their kubelets took them");
             set(all, conditions::STARTED, true, Code::Started, &text, job, now);
         }
         false => set(all, conditions::STARTED, false, Code::Starting, "the pods are being made", job, now),

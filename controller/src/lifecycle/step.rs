@@ -65,6 +65,14 @@ impl Verdict {
         Self::of(Step::Operate { kind, operation: Box::new(operation), before: None, told: None })
     }
 
+    /// The same, told in these words.
+    fn saying(mut self, text: impl Into<String>) -> Self {
+        if let Step::Operate { told: Some((_, _, message)), .. } = &mut self.step {
+            *message = text.into();
+        }
+        self
+    }
+
     fn due_at(mut self, due: Option<Time>) -> Self {
         self.due = [self.due, due].into_iter().flatten().min();
         self
@@ -300,8 +308,9 @@ fn live(world: &World, key: &str, job: &TrainingJob, seen: &Look, now: Time, mom
     let started = has_started(job, &seen.berth);
     // 1. Is it over?
     if success::has_succeeded(&job.spec, &seen.tallies(job.spec.roles.len())) {
-        let status = ended(job, Phase::Succeeded, Code::Succeeded, "all deciding pods succeeded", now);
-        return stop_for(world, job, seen, Code::Succeeded, &job_name(job), Some(status), moment);
+        let message = "all deciding pods succeeded";
+        let status = ended(job, Phase::Succeeded, Code::Succeeded, message, now);
+        return stop_for(world, job, seen, Code::Succeeded, &job_name(job), Some(status), moment).saying(message);
     }
     if let Some(verdict) = over_limit(world, job, seen, now, moment) {
         return verdict;
@@ -337,7 +346,7 @@ fn over_limit(world: &World, job: &TrainingJob, seen: &Look, now: Time, moment: 
     let limit = max_runtime(world, job)?;
     let message = format!("ran into its maxRuntime of {limit}");
     let status = ended(job, Phase::Failed, Code::RuntimeExceeded, &message, now);
-    Some(stop_for(world, job, seen, Code::RuntimeExceeded, &job_name(job), Some(status), moment))
+    Some(stop_for(world, job, seen, Code::RuntimeExceeded, &job_name(job), Some(status), moment).saying(message))
 }
 
 fn max_runtime(world: &World, job: &TrainingJob) -> Option<crds::Duration> {
@@ -407,7 +416,7 @@ fn failed(world: &World, key: &str, job: &TrainingJob, seen: &Look, now: Time, m
             };
             let with_failure = TrainingJob { status: Some(status), ..job.clone() };
             let status = ended(&with_failure, Phase::Failed, Code::Failed, &why, now);
-            Some(stop_for(world, job, seen, Code::Failed, &pod, Some(status), moment))
+            Some(stop_for(world, job, seen, Code::Failed, &pod, Some(status), moment).saying(why))
         }
         (Action::ReplacePod | Action::Ignore, Some(seat)) => {
             let operation = replace_in_place(world, key, job, seen, seat, moment)?;
@@ -420,8 +429,10 @@ fn failed(world: &World, key: &str, job: &TrainingJob, seen: &Look, now: Time, m
         }
         (Action::RestartGang | Action::ReplacePod | Action::Ignore, _) => {
             status.phase = Some(Phase::Restarting);
+            let used = status.restarts.unwrap_or(0);
             let before = (!is_counted).then_some(status);
-            Some(stop_for(world, job, seen, Code::Failed, &pod, before, moment))
+            let text = format!("{told}; the gang restarts ({used} of {} restarts used)", policy.max_restarts);
+            Some(stop_for(world, job, seen, Code::Failed, &pod, before, moment).saying(text))
         }
     }
 }
