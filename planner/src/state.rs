@@ -74,7 +74,9 @@ impl Marks {
         set(hurt, &mut self.hurt);
         set(restarting, &mut self.restarting);
         set(private, &mut self.private);
-        set(job.spec.is_elastic(), &mut self.elastic);
+        // A job edited to fewer pods than it runs has surplus too.
+        let oversized = job.running().is_some_and(|r| r.placement.len() > job.spec.replicas() as usize);
+        set(job.spec.is_elastic() || oversized, &mut self.elastic);
         set(!job.shedding.is_empty(), &mut self.shedding);
     }
 }
@@ -495,15 +497,15 @@ impl ClusterState {
 
     /// Notes a job's private start. No room changes hands by it.
     pub fn set_private_start(&mut self, job: JobIdx, start: Option<Time>) {
+        match self.jobs[job.row()].as_mut().map(|j| &mut j.phase) {
+            Some(Phase::Waiting(w)) => w.private_start = start,
+            Some(Phase::Running(r)) => r.private_start = start,
+            Some(Phase::Leaving(_)) | None => return,
+        }
         if start.is_some() {
             self.marks.private.insert(job);
         } else {
             self.marks.private.remove(&job);
-        }
-        match self.jobs[job.row()].as_mut().map(|j| &mut j.phase) {
-            Some(Phase::Waiting(w)) => w.private_start = start,
-            Some(Phase::Running(r)) => r.private_start = start,
-            Some(Phase::Leaving(_)) | None => {}
         }
     }
 

@@ -143,7 +143,8 @@ fn follow<'a>(
                 last.after = fate.promise;
             }
         }
-        Action::Move { from, to, cause, .. } => {
+        Action::Move { from, to, cause, clears, .. } => {
+            fate.clears = clears;
             waits.then_some(()).ok_or("move of a reservation")?;
             let Some(before) = fate.promise.filter(|p| p.start == *from) else {
                 found.push(Violation::NoSuchReservation { job: fate.job.spec.key.clone(), from: *from });

@@ -17,8 +17,11 @@ impl Cycle<'_> {
             let holding: Vec<JobIdx> = self.state().holding().iter().copied().collect();
             holding.into_iter().for_each(|job| self.drain(job));
         }
+        let elastic: Vec<JobIdx> = self.state().marks().elastic.iter().copied().collect();
+        for &job in &elastic {
+            self.shrink_to_spec(job);
+        }
         if queues.iter().any(|q| !q.limit.is_empty()) {
-            let elastic: Vec<JobIdx> = self.state().marks().elastic.iter().copied().collect();
             elastic.into_iter().for_each(|job| self.shrink_to_limit(job));
         }
     }
@@ -38,6 +41,17 @@ impl Cycle<'_> {
             self.stop(job, StopCause::Drained, None);
         } else {
             self.wake_at(Time(self.now().0 + every.0 - since));
+        }
+    }
+
+    /// A running job that was edited to fewer replicas gives its highest indexes back.
+    fn shrink_to_spec(&mut self, job: JobIdx) {
+        let spec = self.spec(job);
+        let Some(seats) = self.seats(job).filter(|_| spec.resizable) else { return };
+        let within = |s: &&Seat| s.index < spec.roles[usize::from(s.role)].replicas;
+        let kept = Placement { seats: seats.seats.iter().filter(within).copied().collect() };
+        if kept != seats && self.job(job).running().is_some_and(|r| !r.settling) {
+            self.resize(job, kept, None);
         }
     }
 

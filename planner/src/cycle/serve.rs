@@ -251,6 +251,13 @@ impl<'a> Cycle<'a> {
         if let Some(held) = self.outside_hold(job) {
             return Outcome::Held(held);
         }
+        if let Some(Fate::Promised(Some(reservation))) = self.fates.get(&job)
+            && reservation.clearing
+        {
+            // Its victims were told to go a moment ago.
+            let reservation = reservation.clone();
+            return Outcome::Blocked(self.why_promised(job, &reservation));
+        }
         match self.promise(job) {
             Some(reservation) => self.consider_promised(job, &reservation),
             None => self.consider_new(line, job),
@@ -281,12 +288,12 @@ impl<'a> Cycle<'a> {
             self.put_in(job, old);
             return Outcome::Blocked(self.why_promised(job, old));
         }
-        let sooner = self.earliest(job, self.now(), patience.map(|p| p.0));
-        match sooner {
-            Some((start, placement)) if start < old.start => {
-                self.move_to(job, old, Some((start, placement)), None, Vec::new());
+        let sooner = self.earliest(job, self.now(), patience.map(|p| p.0)).filter(|(start, _)| *start < old.start);
+        if !self.pass_lower_promised(job, old, sooner.as_ref().map_or(old.start, |s| s.0)) {
+            match sooner {
+                Some((start, placement)) => self.move_to(job, old, Some((start, placement)), None, Vec::new()),
+                None => self.put_in(job, old),
             }
-            _ => self.put_in(job, old),
         }
         let promised = self.promise(job).unwrap_or_else(|| old.clone());
         if let Some(outcome) = self.clear_room_instead(job, &promised) {
@@ -523,6 +530,36 @@ impl<'a> Cycle<'a> {
         };
         self.resettle(job, yielding);
         Some(outcome)
+    }
+
+    /// The same for a job that has a date already (its priority was raised, or room came free that a lower one holds).
+    /// Its own reservation is out of the ledger. True if it has a sooner one now.
+    fn pass_lower_promised(&mut self, job: JobIdx, old: &Reservation, sooner_than: Time) -> bool {
+        let spec = self.spec(job);
+        let lower = self.state().reserved().iter().any(|other| {
+            let theirs = &self.job(*other).spec;
+            theirs.queue == spec.queue && theirs.priority < spec.priority
+        });
+        if !lower {
+            return false;
+        }
+        let mut yielding = self.yielding_to(job);
+        yielding.retain(|(other, r)| self.spec(*other).queue == spec.queue && r.start < sooner_than);
+        if yielding.is_empty() {
+            return false;
+        }
+        for (other, reservation) in &yielding {
+            self.take_out(*other, reservation);
+        }
+        let Some((start, placement)) = self.earliest(job, self.now(), None).filter(|(s, _)| *s < sooner_than) else {
+            for (other, reservation) in &yielding {
+                self.put_in(*other, reservation);
+            }
+            return false;
+        };
+        self.move_to(job, old, Some((start, placement)), None, Vec::new());
+        self.resettle(job, yielding);
+        true
     }
 
     /// The reservations that a job may displace, in the order of their ranks.

@@ -77,7 +77,8 @@ impl Leaf {
             leaf.sum += overlap;
             let pods = if overlap > bar { 0 } else { quest.node_cap(node, kind) };
             if pods > 0 {
-                let size_order = if quest.is_whole(node) { u32::MAX - pods } else { pods };
+                // Whoever ignores topology fills the smallest holes and leaves the large ones to others.
+                let size_order = if quest.is_whole(node) && !quest.flat { u32::MAX - pods } else { pods };
                 let (promised, health) = (quest.room.promised(node), quest.room.health(node));
                 leaf.spots.push(Spot { overlap, promised, health, size_order, node, pods });
                 if leaf.spots.len() / 4 > keep {
