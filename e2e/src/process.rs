@@ -18,13 +18,19 @@ pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
+/// Folder of binaries to use as they are, instead of building those of this checkout.
+const BINARIES: &str = "BERTH_E2E_BINARIES";
+
 /// Builds the binaries; nothing to do where they are current.
 ///
 /// # Errors
 /// If they do not build.
 pub fn build() -> Result<()> {
-    // Together with us, so that dependencies are built with the features they already have.
-    let packages = ["-p", "berth-e2e", "-p", "berth-controller", "-p", "berth-webhook"];
+    if std::env::var_os(BINARIES).is_some() {
+        return Ok(());
+    }
+    // The same command as in hack/test, so that it finds everything built.
+    let packages = ["--workspace", "--bins"];
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo).current_dir(root()).args(["build", "-q"]).args(packages).status()?;
     if !status.success() {
@@ -35,6 +41,9 @@ pub fn build() -> Result<()> {
 
 /// Folder of the binaries: that of the test that runs, without `deps`.
 fn binaries() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os(BINARIES) {
+        return Ok(folder.into());
+    }
     let me = std::env::current_exe()?;
     let folder = me.ancestors().find(|p| p.join("deps").is_dir()).context("no target folder above this test")?;
     Ok(folder.to_owned())
