@@ -43,7 +43,7 @@ impl World {
         let plane = Arc::new(plane.await??);
         // 2. Everything a cluster gets, but the Deployments.
         let [hook, hook_health, metrics] = [process::free_port()?, process::free_port()?, process::free_port()?];
-        plane.install(hook)?;
+        plane.install()?;
         // 3. The components, each with its own rights.
         let mut webhook = component(
             &plane,
@@ -126,7 +126,9 @@ impl World {
 /// A component with its service account's rights; short terms, so that a killed leader is followed soon.
 fn component(plane: &Plane, name: &'static str, health: u16, ports: &[(&str, u16)]) -> Result<Component> {
     let kubeconfig = plane.token(name)?;
+    let url = format!("https://127.0.0.1:{}", ports[0].1);
     let env = [
+        ("BERTH_WEBHOOK_URL", &*url),
         ("KUBECONFIG", &*kubeconfig.to_string_lossy()),
         ("BERTH_NAMESPACE", crds::names::NAMESPACE),
         ("BERTH_LOG", "info,berth=debug,controller=debug,webhook=debug"),

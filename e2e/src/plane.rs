@@ -61,8 +61,8 @@ impl Plane {
     ///
     /// # Errors
     /// If the server refuses any of it.
-    pub fn install(&self, webhook_port: u16) -> Result<String> {
-        run(Command::new(root().join("hack/install-local")).arg(&self.dir).arg(webhook_port.to_string()))
+    pub fn install(&self) -> Result<String> {
+        run(Command::new(root().join("hack/install-local")).arg(&self.dir))
     }
 
     /// A kubeconfig with the rights of a service account of ours.

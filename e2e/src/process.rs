@@ -19,7 +19,7 @@ pub fn free_port() -> Result<u16> {
 }
 
 /// Folder of binaries to use as they are, instead of building those of this checkout.
-const BINARIES: &str = "BERTH_E2E_BINARIES";
+const BINARIES: &str = "BERTH_BINARIES";
 
 /// Builds the binaries; nothing to do where they are current.
 ///
