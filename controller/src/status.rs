@@ -290,7 +290,7 @@ fn waiting(
     set(&mut status.conditions, conditions::QUEUED, true, code, &message, job, now);
     if let Some(berth) = reserved {
         let start = berth.spec.start.and_then(|t| seconds(translate::time::time(t)));
-        let start = start.map_or_else(|| "a time not known".to_owned(), |t| t.to_string());
+        let start = start.map_or_else(|| "a time not known".to_owned(), |t| t.whole_seconds().to_string());
         let message = format!("{} nodes from {start}", berth.spec.node_count());
         set(&mut status.conditions, conditions::RESERVED, true, Code::Reserved, &message, job, now);
     } else if status.conditions.iter().any(|c| c.type_ == conditions::RESERVED) {

@@ -30,6 +30,13 @@ impl Timestamp {
         self.0.as_microsecond()
     }
 
+    /// The first whole second that is not before it: for people, who do not read microseconds.
+    #[must_use]
+    pub fn whole_seconds(self) -> Self {
+        let seconds = self.as_micros().div_euclid(1_000_000) + i64::from(self.as_micros().rem_euclid(1_000_000) > 0);
+        Self::from_micros(seconds.saturating_mul(1_000_000)).unwrap_or(self)
+    }
+
     /// The same moment for the types of Kubernetes.
     pub fn to_jiff(self) -> jiff::Timestamp {
         self.0
@@ -121,6 +128,14 @@ mod tests {
             let moment = Timestamp::from_micros(micros).expect("within the years of four digits");
             assert_eq!(moment.to_string(), want);
             assert_eq!(want.parse::<Timestamp>().map(Timestamp::as_micros), Ok(micros));
+        }
+    }
+
+    #[test]
+    fn people_read_the_first_whole_second_not_before() {
+        for (micros, want) in [(0, 0), (1, 1), (1_000_000, 1), (1_000_001, 2), (-1_500_000, -1)] {
+            let moment = Timestamp::from_micros(micros).expect("within the years of four digits");
+            assert_eq!(moment.whole_seconds().as_micros(), want * 1_000_000);
         }
     }
 

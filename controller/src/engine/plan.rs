@@ -79,7 +79,7 @@ impl Engine {
 fn message(reason: &Reason) -> String {
     let text = Reason { until: None, ..reason.clone() }.to_string();
     match reason.until.and_then(crate::status::seconds) {
-        Some(until) => format!("{text} (until {until})"),
+        Some(until) => format!("{text} (until {})", until.whole_seconds()),
         None => text,
     }
 }

@@ -1,0 +1,145 @@
+//! The world of a test binary: one control plane with everything of `config/default`, the webhook and the controller as
+//! processes with their service accounts' rights, and the namespaces of stories.
+
+use crate::plane::Plane;
+use crate::process::{self, Component};
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, DynamicObject, PostParams};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// A component may have to compile its caches on a busy machine before it is ready.
+const READY: Duration = Duration::from_secs(120);
+
+/// What stories share.
+pub struct World {
+    /// The administrator's client.
+    pub client: Client,
+    /// The controller; stories that kill it run alone.
+    pub controller: Mutex<Component>,
+    /// The webhook.
+    pub webhook: Mutex<Component>,
+    /// Port of the controller's metrics.
+    pub metrics: u16,
+    /// The control plane; ends last.
+    pub plane: Arc<Plane>,
+}
+
+impl World {
+    /// Brings everything up.
+    ///
+    /// # Errors
+    /// If a part does not come up; its output is in the message.
+    pub async fn up(name: &str) -> Result<Self> {
+        // 1. The control plane, while the binaries are brought up to date.
+        let owned = name.to_owned();
+        let plane = tokio::task::spawn_blocking(move || Plane::up(&owned));
+        let built = tokio::task::spawn_blocking(process::build);
+        built.await??;
+        let plane = Arc::new(plane.await??);
+        // 2. Everything a cluster gets, but the Deployments.
+        let [hook, hook_health, metrics] = [process::free_port()?, process::free_port()?, process::free_port()?];
+        plane.install()?;
+        // 3. The components, each with its own rights.
+        let mut webhook = component(
+            &plane,
+            crds::names::WEBHOOK_ACCOUNT,
+            hook_health,
+            &[("BERTH_WEBHOOK_LISTEN", hook), ("BERTH_WEBHOOK_HEALTH", hook_health)],
+        )?;
+        let mut controller = component(&plane, crds::names::CONTROLLER_ACCOUNT, metrics, &[("BERTH_LISTEN", metrics)])?;
+        webhook.start()?;
+        controller.start()?;
+        webhook.ready(READY).await?;
+        controller.ready(READY).await?;
+        let client = plane.client().await?;
+        Ok(Self { client, controller: Mutex::new(controller), webhook: Mutex::new(webhook), metrics, plane })
+    }
+
+    /// Creates any object; kind and namespace are read from it.
+    ///
+    /// # Errors
+    /// The server's refusal, as it is.
+    pub async fn create(&self, object: &Value) -> Result<DynamicObject> {
+        self.create_with(object, &PostParams::default()).await
+    }
+
+    /// Asks whether an object would be created.
+    ///
+    /// # Errors
+    /// The server's refusal, as it is.
+    pub async fn would_create(&self, object: &Value) -> Result<DynamicObject> {
+        self.create_with(object, &PostParams { dry_run: true, ..PostParams::default() }).await
+    }
+
+    async fn create_with(&self, object: &Value, params: &PostParams) -> Result<DynamicObject> {
+        let object: DynamicObject = serde_json::from_value(object.clone())?;
+        let types = object.types.clone().context("an object has a kind")?;
+        let gvk = kube::core::GroupVersionKind::try_from(&types)?;
+        let plural = match types.kind.as_str() {
+            "PriorityClass" => "priorityclasses".to_owned(),
+            "Topology" => "topologies".to_owned(),
+            kind => format!("{}s", kind.to_lowercase()),
+        };
+        let resource = kube::core::ApiResource::from_gvk_with_plural(&gvk, &plural);
+        let api: Api<DynamicObject> = match &object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        Ok(api.create(params, &object).await?)
+    }
+
+    /// Nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Ends the controller as a crash would, and starts it again.
+    ///
+    /// # Errors
+    /// If it does not come back.
+    pub async fn crash_controller(&self) -> Result<()> {
+        let mut controller = self.controller.lock().await;
+        controller.kill();
+        controller.start()?;
+        controller.ready(READY).await
+    }
+
+    /// What the components logged last about `word`.
+    pub async fn logs(&self, word: &str) -> String {
+        let mut all = String::new();
+        for component in [&self.controller, &self.webhook] {
+            let component = component.lock().await;
+            let log = component.log();
+            all += &format!("--- {} about {word}\n{}\n", log.display(), process::tail(log, word, 60));
+            all += &format!("--- its warnings\n{}\n", process::tail(log, "WARN", 15));
+        }
+        all
+    }
+}
+
+/// A component with its service account's rights; short terms, so that a killed leader is followed soon.
+fn component(plane: &Plane, name: &'static str, health: u16, ports: &[(&str, u16)]) -> Result<Component> {
+    let kubeconfig = plane.token(name)?;
+    let url = format!("https://127.0.0.1:{}", ports[0].1);
+    let env = [
+        ("BERTH_WEBHOOK_URL", &*url),
+        ("KUBECONFIG", &*kubeconfig.to_string_lossy()),
+        ("BERTH_NAMESPACE", crds::names::NAMESPACE),
+        ("BERTH_LOG", "info,berth=debug,controller=debug,webhook=debug"),
+        ("BERTH_LEASE_SECONDS", "8"),
+        ("BERTH_WRITE_SECONDS", "4"),
+        ("BERTH_NODE_LOST_AFTER", "2"),
+        ("BERTH_ACCEPT_TIMEOUT", "60"),
+        ("BERTH_STAGE_TIMEOUT", "60"),
+        ("NO_COLOR", "1"),
+    ];
+    let settings = env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let listening = ports.iter().map(|(key, port)| ((*key).to_owned(), format!("127.0.0.1:{port}")));
+    Ok(Component::new(name, plane.dir(), health, settings.chain(listening).collect()))
+}
