@@ -5,9 +5,9 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use planner::Span;
-use simulator::replay::engine::Brain;
+use simulator::brain::Brain;
 use simulator::replay::options::{BackfillRule, Estimates, OrderRule, PlacementOption, QueueRule, ReplayOptions};
-use simulator::replay::{plot, replay};
+use simulator::replay::{Replayed, plot, replay};
 use simulator::trace::Format;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -251,8 +251,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         bar.set_position(done as u64);
     };
-    let (report, moments, capacity) = replay(&args.options(), Brain::production(), &mut progress)?;
+    let Replayed { report, moments, capacity, faults } = replay(&args.options(), Brain::production(), &mut progress)?;
     bar.finish_and_clear();
+    for fault in &faults {
+        eprintln!("violation: {fault}");
+    }
     if let Some(path) = &args.plot {
         let title = format!("replay of {}", args.trace.display());
         output::save(path, &plot::draw(&moments, capacity, &title))?;

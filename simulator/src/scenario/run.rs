@@ -10,11 +10,11 @@ use super::shorthand::Submission;
 use super::store::Store;
 use super::submit::Gate;
 use super::timeline::Happening;
+use crate::brain::Brain;
 use crds::v1alpha1::{BerthState, Clears, Moved, Phase as JobPhase, Stopping};
 use planner::job::{JobSpec, Leaving, Phase, Placement, Waiting};
 use planner::plan::{Action, Plan, StopCause};
 use planner::policy::Policy;
-use planner::state::Snapshot;
 use planner::{JobIdx, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,29 +27,6 @@ use translate::{TranslateError, time};
 const MOST_PASSES: u32 = 200;
 /// Most instants in a row at which the clock only looks again and nothing comes of it.
 const MOST_IDLE: u32 = 2000;
-
-/// The planner and its judge, as functions, so that tests can put a broken planner in.
-#[derive(Clone, Copy)]
-pub struct Brain {
-    /// Makes a plan.
-    pub plan: fn(&Snapshot<'_>, &Policy) -> Plan,
-    /// Says what is wrong with it.
-    pub faults: fn(&Snapshot<'_>, &Policy, &Plan) -> Vec<String>,
-}
-
-impl Brain {
-    /// The production planner and its checker.
-    #[must_use]
-    pub fn production() -> Self {
-        Self {
-            plan: planner::plan,
-            faults: |snapshot, policy, plan| match planner::check::check_thoroughly(snapshot, policy, plan) {
-                Ok(()) => Vec::new(),
-                Err(found) => found.iter().map(ToString::to_string).collect(),
-            },
-        }
-    }
-}
 
 /// Why a run could not go on.
 #[derive(Debug, Error)]
