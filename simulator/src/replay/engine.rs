@@ -5,7 +5,7 @@ use super::cluster::SplitMix;
 use super::locality::{self, Leaves, Spread};
 use super::options::{BackfillRule, OrderRule, PlacementOption, ReplayOptions};
 use super::workload::{Work, Workload};
-use crate::brain::Brain;
+use crate::brain::{Brain, summary};
 use planner::job::{Job, JobSpec, Locality, Phase, Placement, Role, Waiting};
 use planner::plan::{Action, Plan};
 use planner::policy::{PlacementRule, Policy};
@@ -331,8 +331,13 @@ impl<'a> Engine<'a> {
         let took = u64::try_from(before.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let faults = (self.brain.faults)(&snapshot, &self.policy, &plan);
         self.result.violations += faults.len();
-        let room = MOST_FAULTS.saturating_sub(self.result.faults.len());
-        self.result.faults.extend(faults.into_iter().take(room).map(|f| format!("at {} s: {f}", self.now.as_secs_f64())));
+        let room = MOST_FAULTS.saturating_sub(self.result.faults.len()).min(faults.len());
+        if room > 0 {
+            self.result.faults.push(format!("the plan: {}", summary(&snapshot, &plan)));
+        }
+        self.result
+            .faults
+            .extend(faults.into_iter().take(room).map(|f| format!("at {} s: {f}", self.now.as_secs_f64())));
         self.result.plan_nanos.push(took);
         self.result.cycles += 1;
         plan
@@ -468,6 +473,7 @@ fn policy(options: &ReplayOptions, load: &Workload) -> Policy {
         explain: false,
         preemption: guarantees,
         private_schedules: guarantees,
+        patience_from_first_start: true,
         placement: match options.placement {
             PlacementOption::Topology => PlacementRule::Topology,
             PlacementOption::First => PlacementRule::First,
