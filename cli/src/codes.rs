@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 /// Say what a reason code means and what can be done about it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  kubectl-berth explain NoDomainFits\n  kubectl-berth explain            # all codes")]
+#[command(
+    after_help = "Examples:\n  kubectl-berth explain NoDomainFits\n  kubectl-berth explain            # all codes"
+)]
 pub(crate) struct Args {
     /// The code, as in conditions, events and metrics; without one, all are listed.
     code: Option<String>,

@@ -5,9 +5,9 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use planner::Span;
-use simulator::replay::engine::Brain;
+use simulator::brain::Brain;
 use simulator::replay::options::{BackfillRule, Estimates, OrderRule, PlacementOption, QueueRule, ReplayOptions};
-use simulator::replay::{plot, replay};
+use simulator::replay::{Replayed, plot, replay};
 use simulator::trace::Format;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -180,7 +180,9 @@ fn positive(text: &str) -> Result<f64, String> {
 
 fn slice(text: &str) -> Result<(usize, usize), String> {
     let parts = text.split_once(':').and_then(|(f, c)| Some((f.parse().ok()?, c.parse().ok()?)));
-    parts.filter(|(_, count)| *count > 0).ok_or_else(|| format!("{text:?} is no slice; write FIRST:COUNT, such as 1981:1024"))
+    parts
+        .filter(|(_, count)| *count > 0)
+        .ok_or_else(|| format!("{text:?} is no slice; write FIRST:COUNT, such as 1981:1024"))
 }
 
 impl Args {
@@ -251,8 +253,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         bar.set_position(done as u64);
     };
-    let (report, moments, capacity) = replay(&args.options(), Brain::production(), &mut progress)?;
+    let Replayed { report, moments, capacity, faults } = replay(&args.options(), Brain::production(), &mut progress)?;
     bar.finish_and_clear();
+    for fault in &faults {
+        eprintln!("violation: {fault}");
+    }
     if let Some(path) = &args.plot {
         let title = format!("replay of {}", args.trace.display());
         output::save(path, &plot::draw(&moments, capacity, &title))?;
@@ -285,7 +290,9 @@ mod tests {
         assert_eq!(percent("0.25"), Ok(0.25));
         assert_eq!(slice("1981:1024"), Ok((1981, 1024)));
         assert_eq!(positive("x2.0"), Ok(2.0));
-        for (bad, read) in [("1:0", slice("1:0").is_err()), ("-1", positive("-1").is_err()), ("a%", percent("a%").is_err())] {
+        for (bad, read) in
+            [("1:0", slice("1:0").is_err()), ("-1", positive("-1").is_err()), ("a%", percent("a%").is_err())]
+        {
             assert!(read, "{bad}");
         }
     }

@@ -3,7 +3,7 @@
 use super::output;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use simulator::scenario::run::Brain;
+use simulator::brain::Brain;
 use simulator::scenario::{Scenario, gantt, run as simulate};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         texts.push((file.display().to_string(), text));
     }
     let scenario = Scenario::read(&texts)?;
-    let report = simulate(&scenario, Brain::production())?;
+    let report = simulate(&scenario, Brain::judged_thoroughly())?;
     for fault in &report.faults {
         eprintln!("violation: {fault}");
     }

@@ -25,6 +25,9 @@ pub struct Policy {
     pub private_schedules: bool,
     /// Whether to give every waiting job its reason; a replay that reads none saves the work.
     pub explain: bool,
+    /// Replays only: patience counts from the first possible start instead of from submission, and holds only jobs that
+    /// are due a promise.
+    pub patience_from_first_start: bool,
     /// Replays only: jobs take the first fitting nodes in row order, or pseudo-random ones by this seed, instead of the
     /// topology's choice.
     pub placement: PlacementRule,
@@ -55,6 +58,7 @@ impl Policy {
             search_limit: 20_000,
             preemption: true,
             private_schedules: true,
+            patience_from_first_start: false,
             explain: true,
             placement: PlacementRule::Topology,
         }

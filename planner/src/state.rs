@@ -74,9 +74,9 @@ impl Marks {
         set(hurt, &mut self.hurt);
         set(restarting, &mut self.restarting);
         set(private, &mut self.private);
-        // A job edited to fewer pods than it runs has surplus too.
-        let oversized = job.running().is_some_and(|r| r.placement.len() > job.spec.replicas() as usize);
-        set(job.spec.is_elastic() || oversized, &mut self.elastic);
+        // One edited below its size has to give pods back, elastic or not.
+        let oversize = job.running().is_some_and(|r| r.placement.len() > job.spec.replicas() as usize);
+        set(job.spec.is_elastic() || oversize, &mut self.elastic);
         set(!job.shedding.is_empty(), &mut self.shedding);
     }
 }

@@ -31,7 +31,9 @@ const HOLDS: &str = "kind: Scenario\nmetadata: {name: s}\nspec:\n  nodes:\n  - {
 #[test]
 fn the_judge_can_say_no() {
     let wrong = |assertion: &str| !judge::judge("s.yaml", &format!("{HOLDS}- {assertion}\n")).unwrap().is_empty();
-    for holds in ["started: {job: j, between: [0, 1]}", "finished: {job: j, between: [3600, 3600]}", "victims_total: {equal: 0}"] {
+    for holds in
+        ["started: {job: j, between: [0, 1]}", "finished: {job: j, between: [3600, 3600]}", "victims_total: {equal: 0}"]
+    {
         assert!(!wrong(holds), "{holds}");
     }
     for fails in [

@@ -11,7 +11,7 @@ use crate::queue::{Backfill, Order, QueueState};
 use crate::reason::{Code, Reason};
 use crate::share::{Contest, Head};
 use crate::state::{ClusterState, RankKey};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_set};
 use std::sync::Arc;
@@ -267,6 +267,10 @@ impl<'a> Cycle<'a> {
     /// A job with a date: starts when it is due, or earlier when room came free.
     fn consider_promised(&mut self, job: JobIdx, old: &Reservation) -> Outcome {
         let due = old.start <= self.now();
+        if old.clearing && matches!(self.fates.get(&job), Some(Fate::Promised(_))) {
+            // Its victims have only just been told: it starts in a later plan, when they are gone, grace or not.
+            return Outcome::Blocked(self.why_promised(job, old));
+        }
         if !due && !self.state().freed() {
             // Nothing came free that the promise did not count on; only a victim's protection may have ended.
             return self.clear_room_instead(job, old).unwrap_or_else(|| Outcome::Blocked(self.why_promised(job, old)));
@@ -363,7 +367,10 @@ impl<'a> Cycle<'a> {
         if let Not::Quota(_) = refused {
             return self.promise_date(line, job, refused, Some(goal));
         }
-        if let Some((start, placement)) = self.earliest(job, self.now(), Some(goal))
+        let holds = !self.policy.patience_from_first_start || self.due_a_promise(line);
+        let until = if holds && until.is_never() { self.first_start(job) + self.patience_of(job) } else { until };
+        if holds
+            && let Some((start, placement)) = self.earliest(job, self.now(), Some(goal))
             && start <= until
         {
             self.wake_at(until);
@@ -380,6 +387,18 @@ impl<'a> Cycle<'a> {
             return Outcome::Started;
         }
         self.promise_date(line, job, refused, None)
+    }
+
+    fn patience_of(&self, job: JobIdx) -> Span {
+        self.job(job).spec.locality.patience
+    }
+
+    /// When the job could start anywhere at all.
+    fn first_start(&mut self, job: JobIdx) -> Time {
+        if self.place_now(job, None).is_ok() {
+            return self.now();
+        }
+        self.earliest(job, self.now(), None).map_or(Time::NEVER, |(start, _)| start)
     }
 
     fn due_a_promise(&self, line: &Line<'_>) -> bool {

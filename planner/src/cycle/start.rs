@@ -139,7 +139,8 @@ impl Cycle<'_> {
         let there = self.job(job);
         let locality = &there.spec.locality;
         locality.preferred.as_ref()?;
-        let until = there.queued_at + locality.patience;
+        let from_first_start = self.policy.patience_from_first_start && locality.patience > crate::time::Span::ZERO;
+        let until = if from_first_start { Time::NEVER } else { there.queued_at + locality.patience };
         if until <= self.now() {
             return None;
         }

@@ -5,6 +5,7 @@ use super::cluster::SplitMix;
 use super::locality::{self, Leaves, Spread};
 use super::options::{BackfillRule, OrderRule, PlacementOption, ReplayOptions};
 use super::workload::{Work, Workload};
+use crate::brain::{Brain, summary};
 use planner::job::{Job, JobSpec, Locality, Phase, Placement, Role, Waiting};
 use planner::plan::{Action, Plan};
 use planner::policy::{PlacementRule, Policy};
@@ -12,7 +13,7 @@ use planner::private::{PrivateRules, PrivateSchedules, guarantees_covered, note_
 use planner::queue::{Backfill, Order, Queue, QuotaKey};
 use planner::resources::{Amounts, ResourceTable};
 use planner::shape::{NodeSet, Shape};
-use planner::state::{ClusterState, Snapshot};
+use planner::state::ClusterState;
 use planner::{JobIdx, QueueIdx, ResourceIdx, ShapeIdx, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -22,22 +23,8 @@ use std::time::Instant;
 /// Most passes at one instant: a plan that still frees room after so many would never settle.
 const MOST_PASSES: u32 = 100;
 
-/// The planner and its judge, as functions, so that tests can put a broken planner in.
-#[derive(Clone, Copy)]
-pub struct Brain {
-    /// Makes a plan.
-    pub plan: fn(&Snapshot<'_>, &Policy) -> Plan,
-    /// Counts what is wrong with it.
-    pub violations: fn(&Snapshot<'_>, &Policy, &Plan) -> usize,
-}
-
-impl Brain {
-    /// The production planner and its checker.
-    #[must_use]
-    pub fn production() -> Self {
-        Self { plan: planner::plan, violations: |s, p, plan| planner::check::check(s, p, plan).err().map_or(0, |v| v.len()) }
-    }
-}
+/// Violations that are told in words; the rest is counted.
+const MOST_FAULTS: usize = 20;
 
 /// What became of one job.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +73,8 @@ pub struct Outcomes {
     pub cycles: u64,
     /// What the judge found wrong in them.
     pub violations: usize,
+    /// The first of them in words.
+    pub faults: Vec<String>,
     /// Nanoseconds of each plan.
     pub plan_nanos: Vec<u64>,
     /// Most jobs waiting at once.
@@ -173,6 +162,7 @@ impl<'a> Engine<'a> {
                 moments: Vec::new(),
                 cycles: 0,
                 violations: 0,
+                faults: Vec::new(),
                 plan_nanos: Vec::new(),
                 peak_queue: 0,
             },
@@ -339,7 +329,15 @@ impl<'a> Engine<'a> {
         let before = Instant::now();
         let plan = (self.brain.plan)(&snapshot, &self.policy);
         let took = u64::try_from(before.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.result.violations += (self.brain.violations)(&snapshot, &self.policy, &plan);
+        let faults = (self.brain.faults)(&snapshot, &self.policy, &plan);
+        self.result.violations += faults.len();
+        let room = MOST_FAULTS.saturating_sub(self.result.faults.len()).min(faults.len());
+        if room > 0 {
+            self.result.faults.push(format!("the plan: {}", summary(&snapshot, &plan)));
+        }
+        self.result
+            .faults
+            .extend(faults.into_iter().take(room).map(|f| format!("at {} s: {f}", self.now.as_secs_f64())));
         self.result.plan_nanos.push(took);
         self.result.cycles += 1;
         plan
@@ -475,6 +473,7 @@ fn policy(options: &ReplayOptions, load: &Workload) -> Policy {
         explain: false,
         preemption: guarantees,
         private_schedules: guarantees,
+        patience_from_first_start: true,
         placement: match options.placement {
             PlacementOption::Topology => PlacementRule::Topology,
             PlacementOption::First => PlacementRule::First,

@@ -17,4 +17,4 @@ pub mod workload;
 
 pub use options::ReplayOptions;
 pub use report::ReplayReport;
-pub use run::{ReplayError, replay};
+pub use run::{ReplayError, Replayed, replay};

@@ -1,10 +1,11 @@
 //! One replay from files to figures.
 
 use super::cluster;
-use super::engine::{Brain, Engine, Moment, Outcomes};
+use super::engine::{Engine, Moment, Outcomes};
 use super::options::{QueueRule, ReplayOptions};
 use super::report::ReplayReport;
 use super::workload::{self, Workload};
+use crate::brain::Brain;
 use crate::topology::{self, ClusterMap};
 use crate::trace::{self, TraceError};
 use planner::ResourceIdx;
@@ -38,8 +39,20 @@ pub enum ReplayError {
     EmptySlice(usize),
 }
 
-/// Replays a log and measures it. `progress` hears (jobs done, jobs in all). The other results are use and
-/// queue over time and the units of the cluster, for plots.
+/// A replay's result.
+#[derive(Debug)]
+pub struct Replayed {
+    /// Its figures.
+    pub report: ReplayReport,
+    /// Use and queue over time.
+    pub moments: Vec<Moment>,
+    /// Units of the cluster.
+    pub capacity: u64,
+    /// The first violations in words.
+    pub faults: Vec<String>,
+}
+
+/// Replays a log and measures it. `progress` hears (jobs done, jobs in all).
 ///
 /// # Errors
 /// If a file is unusable or the settings contradict each other or the log.
@@ -47,7 +60,7 @@ pub fn replay(
     options: &ReplayOptions,
     brain: Brain,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<(ReplayReport, Vec<Moment>, u64), ReplayError> {
+) -> Result<Replayed, ReplayError> {
     let map = options.topology.as_ref().map(|_| read_map(options)).transpose()?;
     let capacity = capacity(options, map.as_ref())?;
     let log = trace::read(&options.trace, options.format)?;
@@ -72,10 +85,11 @@ pub fn replay(
     if options.partitioned {
         let alone = private(&load, &mut step);
         let joined = join(&load, alone);
-        return Ok((ReplayReport::of(&load, &joined, capacity), joined.moments, capacity));
+        let report = ReplayReport::of(&load, &joined, capacity);
+        return Ok(Replayed { report, moments: joined.moments, capacity, faults: joined.faults });
     }
     let mut reports = Vec::new();
-    let mut moments = Vec::new();
+    let (mut moments, mut faults) = (Vec::new(), Vec::new());
     for order in 0..orders {
         let mut state = ClusterState::new();
         let shuffle =
@@ -92,9 +106,10 @@ pub fn replay(
         }
         reports.push(report);
         moments = outcomes.moments;
+        faults.extend(outcomes.faults);
     }
     let report = ReplayReport::mean_of(&reports).ok_or(ReplayError::EmptySlice(read))?;
-    Ok((report, moments, capacity))
+    Ok(Replayed { report, moments, capacity, faults })
 }
 
 fn read_map(options: &ReplayOptions) -> Result<ClusterMap, ReplayError> {
@@ -131,6 +146,7 @@ fn join(load: &Workload, parts: Vec<Outcomes>) -> Outcomes {
         moments: Vec::new(),
         cycles: 0,
         violations: 0,
+        faults: Vec::new(),
         plan_nanos: Vec::new(),
         peak_queue: 0,
     };
@@ -138,6 +154,7 @@ fn join(load: &Workload, parts: Vec<Outcomes>) -> Outcomes {
     for part in parts {
         joined.cycles += part.cycles;
         joined.violations += part.violations;
+        joined.faults.extend(part.faults);
         joined.plan_nanos.extend(part.plan_nanos);
         joined.peak_queue = joined.peak_queue.max(part.peak_queue);
         rest.push(part.jobs.into_iter());

@@ -65,7 +65,8 @@ pub fn fill(text: &str, values: &[String]) -> Result<String, String> {
     let mut rest = text;
     while let Some(open) = rest.find('{') {
         let number = rest[open + 1..].find('}').map(|close| (&rest[open + 1..open + 1 + close], open + close + 2));
-        let Some((number, next)) = number.filter(|(n, _)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())) else {
+        let Some((number, next)) = number.filter(|(n, _)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        else {
             filled.push_str(&rest[..=open]);
             rest = &rest[open + 1..];
             continue;

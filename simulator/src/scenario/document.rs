@@ -135,17 +135,8 @@ impl Document {
 }
 
 /// Maps whose values are quantities.
-const QUANTITY_MAPS: [&str; 9] = [
-    "requests",
-    "limits",
-    "allocatable",
-    "capacity",
-    "overhead",
-    "guarantee",
-    "limit",
-    "lendingLimit",
-    "each",
-];
+const QUANTITY_MAPS: [&str; 9] =
+    ["requests", "limits", "allocatable", "capacity", "overhead", "guarantee", "limit", "lendingLimit", "each"];
 
 /// Writes plain numbers in maps of quantities as text.
 pub fn quantities_as_text(value: &mut Value) {

@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn events_are_flat_and_times_are_seconds() {
-        let moved = What::ReservationMoved { from: Time::from_secs(3600), to: None, cause: Some("JobEdited(j)".into()) };
+        let moved =
+            What::ReservationMoved { from: Time::from_secs(3600), to: None, cause: Some("JobEdited(j)".into()) };
         let event = Event { t: Time(1_500_000), job: "j".into(), what: moved };
         assert_eq!(
             serde_json::to_string(&event).unwrap(),

@@ -168,7 +168,9 @@ impl Scenario {
         let mut pod: Pod = document.object()?;
         pod.metadata.namespace.get_or_insert_with(|| "default".into());
         if translate::pod::node_of(&pod).is_none() {
-            return Err(document.error("spec.nodeName", "is missing; a pod here is a foreign one that occupies its node"));
+            return Err(
+                document.error("spec.nodeName", "is missing; a pod here is a foreign one that occupies its node")
+            );
         }
         self.occupants.push(Occupant { pod, until: Time::NEVER });
         Ok(())
@@ -376,10 +378,19 @@ pub(crate) mod tests {
 
     #[test]
     fn what_cannot_be_used_is_named() {
-        assert!(mk_error("kind: Deployment\nmetadata: {name: d}\n").contains("\"Deployment\" is not used here; accepted: Node"));
+        assert!(
+            mk_error("kind: Deployment\nmetadata: {name: d}\n")
+                .contains("\"Deployment\" is not used here; accepted: Node")
+        );
         assert!(mk_error("kind: Scenario\nspec:\n  hours: 3\n").contains("unknown field `hours`"));
-        assert!(mk_error("kind: Scenario\nspec:\n  queues: [{name: q, share: 3}]\n").contains("spec.queues[0].share: no such field"));
-        assert!(mk_error("kind: Scenario\nspec:\n  events: [{at: 1m, cordon: n9}]\n").contains("names node \"n9\", which does not exist"));
+        assert!(
+            mk_error("kind: Scenario\nspec:\n  queues: [{name: q, share: 3}]\n")
+                .contains("spec.queues[0].share: no such field")
+        );
+        assert!(
+            mk_error("kind: Scenario\nspec:\n  events: [{at: 1m, cordon: n9}]\n")
+                .contains("names node \"n9\", which does not exist")
+        );
         assert!(mk_error("kind: Scenario\nspec:\n  events: [{at: 1m}]\n").contains("exactly one of cordon"));
         assert!(mk_error("kind: Scenario\nspec:\n  horizon: 2d\n").contains("spec.horizon: \"2d\" is not a duration"));
     }

@@ -97,7 +97,11 @@ impl fmt::Display for RunReport {
         for (name, job) in &self.jobs {
             let of = |time: Option<Time>| time.map_or("-".into(), clock);
             let (wait, started, finished) = (of(job.wait), of(job.started), of(job.finished));
-            writeln!(f, "{name:<width$}  {wait:>12} {started:>12} {finished:>12} {:>6}  {}", job.incarnations, job.phase)?;
+            writeln!(
+                f,
+                "{name:<width$}  {wait:>12} {started:>12} {finished:>12} {:>6}  {}",
+                job.incarnations, job.phase
+            )?;
             if let Some(pending) = &job.pending {
                 writeln!(f, "{:<width$}  {}: {}", "", pending.code, pending.message)?;
             }
@@ -132,7 +136,12 @@ impl fmt::Display for Line<'_> {
             What::Started { incarnation, ranks, level, domain, domains } => {
                 let nodes: std::collections::BTreeSet<&str> = ranks.iter().map(|r| r.node.as_str()).collect();
                 let again = if *incarnation > 1 { format!(" ({incarnation}. time)") } else { String::new() };
-                write!(f, "started{again}: {} pods on {} nodes, {domains} domain(s), {level} {domain}", ranks.len(), nodes.len())
+                write!(
+                    f,
+                    "started{again}: {} pods on {} nodes, {domains} domain(s), {level} {domain}",
+                    ranks.len(),
+                    nodes.len()
+                )
             }
             What::Reserved { start, nodes, domain } => {
                 write!(f, "reserved for {}: {} nodes of {domain}", clock(*start), nodes.len())

@@ -10,11 +10,11 @@ use super::shorthand::Submission;
 use super::store::Store;
 use super::submit::Gate;
 use super::timeline::Happening;
+use crate::brain::{Brain, summary};
 use crds::v1alpha1::{BerthState, Clears, Moved, Phase as JobPhase, Stopping};
 use planner::job::{JobSpec, Leaving, Phase, Placement, Waiting};
 use planner::plan::{Action, Plan, StopCause};
 use planner::policy::Policy;
-use planner::state::Snapshot;
 use planner::{JobIdx, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,29 +28,6 @@ const MOST_PASSES: u32 = 200;
 /// Most instants in a row at which the clock only looks again and nothing comes of it.
 const MOST_IDLE: u32 = 2000;
 
-/// The planner and its judge, as functions, so that tests can put a broken planner in.
-#[derive(Clone, Copy)]
-pub struct Brain {
-    /// Makes a plan.
-    pub plan: fn(&Snapshot<'_>, &Policy) -> Plan,
-    /// Says what is wrong with it.
-    pub faults: fn(&Snapshot<'_>, &Policy, &Plan) -> Vec<String>,
-}
-
-impl Brain {
-    /// The production planner and its checker.
-    #[must_use]
-    pub fn production() -> Self {
-        Self {
-            plan: planner::plan,
-            faults: |snapshot, policy, plan| match planner::check::check_thoroughly(snapshot, policy, plan) {
-                Ok(()) => Vec::new(),
-                Err(found) => found.iter().map(ToString::to_string).collect(),
-            },
-        }
-    }
-}
-
 /// Why a run could not go on.
 #[derive(Debug, Error)]
 pub enum RunError {
@@ -58,7 +35,9 @@ pub enum RunError {
     #[error(transparent)]
     Object(#[from] TranslateError),
     /// Planning again always changed something.
-    #[error("at {0} s the planner never came to rest: planning again after {MOST_PASSES} passes still changed something")]
+    #[error(
+        "at {0} s the planner never came to rest: planning again after {MOST_PASSES} passes still changed something"
+    )]
     NeverSettles(f64),
 }
 
@@ -131,7 +110,7 @@ impl<'a> Runner<'a> {
             policy,
             scenario,
             brain,
-            gate: Gate::default(),
+            gate: Gate::of(&store, scenario.classes.values()),
             store,
             operator,
             lives: BTreeMap::new(),
@@ -309,6 +288,7 @@ impl<'a> Runner<'a> {
             self.operator.ended(&uid(&self.store, key), length, self.now);
         }
         self.reasons.remove(key);
+        self.gate.see_job(&self.store, key);
         self.tell(key, What::Finished { result: result.into() });
     }
 
@@ -383,6 +363,7 @@ impl<'a> Runner<'a> {
         self.store.jobs.remove(key);
         self.store.sequence.remove(key);
         self.reasons.remove(key);
+        self.gate.see_job(&self.store, key);
         self.deleted.insert(key.to_owned());
     }
 
@@ -460,6 +441,7 @@ impl<'a> Runner<'a> {
                 None => labels.remove(key),
             };
         }
+        self.gate.see_node(&self.store, node);
         Ok(self.operator.place_nodes(&self.store, self.now)?)
     }
 
@@ -550,6 +532,7 @@ impl<'a> Runner<'a> {
                 queue.spec = spec;
             }
         }
+        self.gate.see_queue(&self.store, name);
         Ok(self.operator.queues_changed(&self.store, self.now)?)
     }
 
@@ -562,12 +545,13 @@ impl<'a> Runner<'a> {
             merge_roles(&mut manifest["spec"]["roles"], &roles);
         }
         merge(&mut manifest["spec"], &serde_json::Value::Object(patch));
-        match self.gate.judge(&self.store, &manifest, Some(&old)) {
+        match self.gate.judge(&manifest, Some(&old)) {
             Err(refusal) => {
                 self.tell(key, What::EditRefused { code: refusal.code, message: refusal.message });
             }
             Ok(job) => {
                 self.store.jobs.insert(key.to_owned(), job);
+                self.gate.see_job(&self.store, key);
                 self.respec(key, old)?;
             }
         }
@@ -634,9 +618,9 @@ impl<'a> Runner<'a> {
         let nodes = placement.nodes();
         self.operator.state.reserved().iter().any(|row| {
             let waiting = self.operator.state.job(*row).and_then(|j| j.waiting());
-            waiting.and_then(|w| w.reservation.as_ref()).is_some_and(|r| {
-                r.start < to && r.end > from && r.placement.nodes().iter().any(|n| nodes.contains(n))
-            })
+            waiting
+                .and_then(|w| w.reservation.as_ref())
+                .is_some_and(|r| r.start < to && r.end > from && r.placement.nodes().iter().any(|n| nodes.contains(n)))
         })
     }
 
@@ -683,7 +667,7 @@ impl<'a> Runner<'a> {
 
     fn submit(&mut self, submission: &Submission) -> Result<(), RunError> {
         let key = stored(&submission.name());
-        match self.gate.judge(&self.store, &submission.manifest, None) {
+        match self.gate.judge(&submission.manifest, None) {
             Err(refusal) => {
                 self.rejected.insert(key.clone(), self.now);
                 self.tell(&key, What::Rejected { code: refusal.code, message: refusal.message });
@@ -703,6 +687,7 @@ impl<'a> Runner<'a> {
                     status.submitted_at = at;
                     status.phase = Some(if suspended { JobPhase::Suspended } else { JobPhase::Pending });
                 }
+                self.gate.see_job(&self.store, &key);
                 if !suspended {
                     self.operator.add_job(&self.store, &key, self.now, Phase::Waiting(Box::default()), self.now)?;
                 }
@@ -739,8 +724,10 @@ impl<'a> Runner<'a> {
         self.checks.cycles += 1;
         self.checks.plan_checks += 1;
         self.checks.violations += faults.len();
-        let now = self.now.as_secs_f64();
-        self.faults.extend(faults.into_iter().map(|fault| format!("at {now} s: {fault}")));
+        if !faults.is_empty() {
+            let (now, actions) = (self.now.as_secs_f64(), summary(&snapshot, &plan));
+            self.faults.extend(faults.into_iter().map(|fault| format!("at {now} s: {fault}; the plan: {actions}")));
+        }
         plan
     }
 
@@ -807,13 +794,16 @@ impl<'a> Runner<'a> {
                 self.started(&key, placement, *ends);
                 let incarnation = self.lives.get(&*key).map_or(1, |l| l.incarnations);
                 let ranks = self.ranks(&key, placement);
-                self.tell(&key, What::Started {
-                    incarnation,
-                    ranks,
-                    level: quality.level.to_string(),
-                    domain: quality.domain.to_string(),
-                    domains: quality.domains,
-                });
+                self.tell(
+                    &key,
+                    What::Started {
+                        incarnation,
+                        ranks,
+                        level: quality.level.to_string(),
+                        domain: quality.domain.to_string(),
+                        domains: quality.domains,
+                    },
+                );
             }
             Action::Reserve { start, end, placement, clears, .. } => {
                 let clears: Vec<Clears> = clears.iter().filter_map(|victim| self.cleared(*victim)).collect();
@@ -925,7 +915,8 @@ impl<'a> Runner<'a> {
         placement: &Placement,
         clears: Option<Vec<Clears>>,
     ) -> String {
-        let kept = || self.store.jobs.get(key).and_then(|j| self.store.berths_of(j).current).map(|b| b.spec.clears.clone());
+        let kept =
+            || self.store.jobs.get(key).and_then(|j| self.store.berths_of(j).current).map(|b| b.spec.clears.clone());
         let clears = clears.or_else(kept).unwrap_or_default();
         self.store.set_phase(key, JobPhase::Reserved);
         let domain = self.write_berth(key, BerthState::Reserved, start, end, placement, clears);
@@ -1061,15 +1052,18 @@ impl<'a> Runner<'a> {
             wait: life.first_start.map(|start| Time(start.since(life.submitted).0)),
             incarnations: life.incarnations,
             phase: phase.map_or_else(|| "Deleted".into(), |p| format!("{p:?}")),
-            pending: pending.map(|(code, _, message)| PendingReport { code: code.name().into(), message: message.clone() }),
+            pending: pending
+                .map(|(code, _, message)| PendingReport { code: code.name().into(), message: message.clone() }),
         }
     }
 }
 
 /// A grace of 0 s is the simulator's default, where a cluster's is 30 s.
 fn no_grace_unless_asked(job: &mut crds::TrainingJob) {
-    let of_template = |r: &crds::v1alpha1::Role| r.template.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
-    let asked = job.spec.checkpoint.is_some_and(|c| c.grace_period.is_some()) || job.spec.roles.iter().any(|r| of_template(r).is_some());
+    let of_template =
+        |r: &crds::v1alpha1::Role| r.template.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
+    let asked = job.spec.checkpoint.is_some_and(|c| c.grace_period.is_some())
+        || job.spec.roles.iter().any(|r| of_template(r).is_some());
     if !asked {
         job.spec.checkpoint.get_or_insert_default().grace_period = Some(crds::Duration::ZERO);
     }
@@ -1081,7 +1075,8 @@ fn asks_no_more(old: &JobSpec, new: &JobSpec) -> bool {
     as_before.max_runtime = old.max_runtime;
     as_before.expected_runtime = old.expected_runtime;
     as_before.priority = old.priority;
-    as_before == *old && new.max_runtime <= old.max_runtime
+    // A raised priority may pass promises that stood before its own: it is planned anew.
+    as_before == *old && new.max_runtime <= old.max_runtime && new.priority <= old.priority
 }
 
 /// The uid of a stored job.

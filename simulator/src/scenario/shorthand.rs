@@ -41,7 +41,8 @@ impl NodesLine {
                 let mut filled = Map::new();
                 for (key, value) in map {
                     let text = text_of(value);
-                    let text = brackets::fill(&text, &values).map_err(|e| document.error(&format!("{at}.{field}.{key}"), e))?;
+                    let text = brackets::fill(&text, &values)
+                        .map_err(|e| document.error(&format!("{at}.{field}.{key}"), e))?;
                     filled.insert(key.clone(), text.into());
                 }
                 Ok(filled)
@@ -157,7 +158,8 @@ fn split(document: &Document, line: Map<String, Value>, at: &str) -> Result<(Own
         line.into_iter().partition(|(key, _)| SPEC_FIELDS.contains(&key.as_str()));
     let known: Vec<&str> = OWN_FIELDS.split(", ").map(str::trim).collect();
     if let Some(unknown) = own.keys().find(|k| !known.contains(&k.as_str())) {
-        let problem = format!("no such field; accepted: {OWN_FIELDS}, and the TrainingJob fields {}", SPEC_FIELDS.join(", "));
+        let problem =
+            format!("no such field; accepted: {OWN_FIELDS}, and the TrainingJob fields {}", SPEC_FIELDS.join(", "));
         return Err(document.error(&format!("{at}.{unknown}"), problem));
     }
     Ok((document.typed(Value::Object(own), at)?, spec))
@@ -178,7 +180,9 @@ pub fn job(
         return Err(document.error(&format!("{at}.name"), "is missing; every job needs a name"));
     };
     if spec.contains_key("roles") && (own.pods.is_some() || own.min_pods.is_some() || own.slice.is_some()) {
-        return Err(document.error(at, "has `roles` and one of `pods`, `minPods`, `slice`: those describe the one role"));
+        return Err(
+            document.error(at, "has `roles` and one of `pods`, `minPods`, `slice`: those describe the one role")
+        );
     }
     apply(&own, &mut spec, true, classes);
     let mut meta = json!({"name": name, "namespace": own.namespace.as_deref().unwrap_or("default")});
@@ -294,22 +298,29 @@ mod tests {
             "  jobs:\n  - {name: j, each: {cpu: 1}, roles: [{name: a, replicas: 1}, {name: b, replicas: 1, each: {cpu: 2}}]}\n",
         );
         let roles = &scenario.submissions[0].manifest["spec"]["roles"];
-        let cpu = |role: usize| roles[role]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone();
+        let cpu =
+            |role: usize| roles[role]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone();
         assert_eq!((cpu(0), cpu(1)), (json!("1"), json!("2")));
         assert!(roles[1].get("each").is_none());
     }
 
     #[test]
     fn unknown_fields_list_what_is_accepted() {
-        let error = mk_error("apiVersion: sim.berth.dev/v1alpha1\nkind: Scenario\nmetadata: {name: s}\nspec:\n  jobs:\n  - {name: j, gpus: 8}\n");
-        assert!(error.starts_with("s.yaml: document 1 (Scenario s): spec.jobs[0].gpus: no such field; accepted: name"), "{error}");
+        let error = mk_error(
+            "apiVersion: sim.berth.dev/v1alpha1\nkind: Scenario\nmetadata: {name: s}\nspec:\n  jobs:\n  - {name: j, gpus: 8}\n",
+        );
+        assert!(
+            error.starts_with("s.yaml: document 1 (Scenario s): spec.jobs[0].gpus: no such field; accepted: name"),
+            "{error}"
+        );
         let error = mk_error("kind: Scenario\nspec:\n  jobs:\n  - {name: j, pods: many}\n");
         assert!(error.contains("spec.jobs[0].pods") && error.contains("many"), "{error}");
     }
 
     #[test]
     fn a_line_of_nodes_stands_for_many() {
-        let scenario = mk_scenario("  nodes:\n  - {names: \"r[0-1]n[0-1]\", allocatable: {cpu: 8}, labels: {rack: \"r{1}\"}}\n");
+        let scenario =
+            mk_scenario("  nodes:\n  - {names: \"r[0-1]n[0-1]\", allocatable: {cpu: 8}, labels: {rack: \"r{1}\"}}\n");
         let nodes = &scenario.nodes;
         assert_eq!(nodes.len(), 4);
         assert_eq!(nodes["r1n0"].metadata.labels.as_ref().unwrap()["rack"], "r1");

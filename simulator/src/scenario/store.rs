@@ -110,8 +110,7 @@ impl Store {
     fn forget_old_berths(&mut self, key: &str) {
         let Some(job) = self.jobs.get(key) else { return };
         let released = self.berths_of(job).released;
-        let old: Vec<String> =
-            released.iter().rev().skip(3).map(|b| translate::key_of(*b)).collect();
+        let old: Vec<String> = released.iter().rev().skip(3).map(|b| translate::key_of(*b)).collect();
         for name in old {
             self.berths.remove(&name);
         }
@@ -120,10 +119,7 @@ impl Store {
     /// Whether somebody is still leaving to make room for this job.
     #[must_use]
     pub fn is_clearing(&self, key: &str) -> bool {
-        self.jobs
-            .get(key)
-            .and_then(|job| self.berths_of(job).current)
-            .is_some_and(|b| !b.spec.clears.is_empty())
+        self.jobs.get(key).and_then(|job| self.berths_of(job).current).is_some_and(|b| !b.spec.clears.is_empty())
     }
 
     /// Foreign pods that have left by now go.

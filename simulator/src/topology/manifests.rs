@@ -30,7 +30,9 @@ pub fn read(source: &Source) -> Result<ClusterMap, TraceError> {
         let name = place.path.name.clone();
         if place.path.path.len() < levels.len() {
             let missing = place.missing.unwrap_or_else(|| "every level".into());
-            return Err(whole(format!("node {name} has no label for level {missing}; a replay needs every node's place")));
+            return Err(whole(format!(
+                "node {name} has no label for level {missing}; a replay needs every node's place"
+            )));
         }
         let gpus = node.status.as_ref().and_then(|s| s.allocatable.as_ref()?.get(UNIT)).map(|q| q.0.parse::<u64>());
         let gpus = gpus.transpose().map_err(|_| whole(format!("node {name}: {UNIT} is no whole number")))?;

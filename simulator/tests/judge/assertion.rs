@@ -119,7 +119,9 @@ fn running_at(h: &History, a: &Value) -> Option<String> {
 
 fn no_overlap(h: &History, a: &Value) -> Option<String> {
     let jobs = list(&a["jobs"]);
-    let both = |state: &std::collections::BTreeMap<String, Ranks>| jobs.iter().filter(|j| state.contains_key(&text(j))).count();
+    let both = |state: &std::collections::BTreeMap<String, Ranks>| {
+        jobs.iter().filter(|j| state.contains_key(&text(j))).count()
+    };
     h.steps.iter().find(|(_, state)| both(state) > 1).map(|(t, _)| format!("they overlap at {t}"))
 }
 
@@ -151,7 +153,8 @@ fn domains(h: &History, a: &Value) -> Option<String> {
 fn same_slice_domain(h: &History, a: &Value) -> Option<String> {
     let Some((t, ranks)) = nth(h, a) else { return Some("never started".into()) };
     let role = a["role"].as_str();
-    let mine: Vec<&String> = ranks.values().filter(|(r, _)| role.is_none_or(|want| want == r)).map(|(_, n)| n).collect();
+    let mine: Vec<&String> =
+        ranks.values().filter(|(r, _)| role.is_none_or(|want| want == r)).map(|(_, n)| n).collect();
     let size = usize::try_from(a["size"].as_u64()?).ok()?;
     mine.chunks(size).find_map(|slice| {
         let paths: BTreeSet<Vec<String>> = slice.iter().map(|n| h.path(n, &keys(&a["path"]), *t)).collect();
@@ -198,7 +201,8 @@ fn stopped(h: &History, a: &Value) -> Option<String> {
 }
 
 fn victims_total(h: &History, a: &Value) -> Option<String> {
-    let victims: Vec<&Value> = h.stops.iter().filter(|e| e["cause"] == "Preempted" || e["cause"] == "Reclaimed").collect();
+    let victims: Vec<&Value> =
+        h.stops.iter().filter(|e| e["cause"] == "Preempted" || e["cause"] == "Reclaimed").collect();
     let n = victims.len() as u64;
     let wrong = a["max"].as_u64().is_some_and(|max| n > max) || a["equal"].as_u64().is_some_and(|e| n != e);
     wrong.then(|| format!("{n} victims: {victims:?}"))

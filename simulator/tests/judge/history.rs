@@ -27,7 +27,8 @@ pub struct History {
 impl History {
     pub fn of(scenario: &Scenario, report: &RunReport) -> Self {
         let events = report.events.iter().map(|e| serde_json::to_value(e).expect("events are JSON")).collect();
-        let labels = scenario.nodes.iter().map(|(name, node)| (name.clone(), node.metadata.labels.clone().unwrap_or_default()));
+        let labels =
+            scenario.nodes.iter().map(|(name, node)| (name.clone(), node.metadata.labels.clone().unwrap_or_default()));
         let relabels = scenario.timeline.iter().filter_map(|(at, h)| match h {
             Happening::Label { node, set } => Some((at.as_secs_f64(), node.clone(), set.clone())),
             _ => None,

@@ -5,7 +5,7 @@ mod history;
 
 use history::History;
 use serde_json::Value;
-use simulator::scenario::run::Brain;
+use simulator::brain::Brain;
 use simulator::scenario::{Scenario, run};
 
 /// Everything that does not hold in one scenario file; empty when all holds.
@@ -24,8 +24,8 @@ pub fn judge(name: &str, text: &str) -> Result<Vec<String>, String> {
     let expect = documents.iter().find(|d| d["kind"] == "Expect").ok_or("has no document of kind Expect")?;
     let assertions = expect["assert"].as_array().filter(|a| !a.is_empty()).ok_or("Expect asserts nothing")?;
     let scenario = Scenario::read(&[(name.to_owned(), text.to_owned())]).map_err(|e| e.to_string())?;
-    let report = run(&scenario, Brain::production()).map_err(|e| e.to_string())?;
-    let again = run(&scenario, Brain::production()).map_err(|e| e.to_string())?;
+    let report = run(&scenario, Brain::judged_thoroughly()).map_err(|e| e.to_string())?;
+    let again = run(&scenario, Brain::judged_thoroughly()).map_err(|e| e.to_string())?;
     let mut wrong: Vec<String> = report.faults.iter().map(|f| format!("violation {f}")).collect();
     if report.digest != again.digest {
         wrong.push("two runs differ".into());
