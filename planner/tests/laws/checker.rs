@@ -116,7 +116,7 @@ impl Bench {
     pub fn moved(&self, job: JobIdx, from: i64, to: Option<(i64, Placement)>, cause: Option<Cause>) -> Action {
         let window = self.state.job(job).unwrap().spec.window();
         let to = to.map(|(start, placement)| (t(start), t(start) + window, placement));
-        Action::Move { job, from: t(from), to, cause }
+        Action::Move { job, from: t(from), to, cause, clears: vec![] }
     }
 
     /// A plan of these actions, with a reason for everybody else who waits.

@@ -6,3 +6,4 @@ mod support;
 
 mod checker;
 mod checker_victims;
+mod runs;

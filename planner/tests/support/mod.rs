@@ -41,3 +41,45 @@ pub fn law<S: proptest::strategy::Strategy>(
         Err(TestError::Abort(why)) => panic!("law {name} could not be tried: {why}"),
     }
 }
+
+/// Tries many instances without stopping at the first failure and counts what breaks, with the shortest example of each:
+/// the way to look at a planner that is still being written.
+pub fn survey<S: proptest::strategy::Strategy>(
+    standard: u32,
+    strategy: &S,
+    test: impl Fn(&S::Value) -> Result<(), String>,
+) {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[9u8; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let mut kinds: std::collections::BTreeMap<String, (u32, usize, String)> = std::collections::BTreeMap::new();
+    let count = cases(standard);
+    for _ in 0..count {
+        let value = strategy.new_tree(&mut runner).expect("strategies do not reject").current();
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&value)));
+        let text = match outcome {
+            Ok(Ok(())) => continue,
+            Ok(Err(text)) => text,
+            Err(panic) => format!("panic {:?}", panic.downcast_ref::<String>()),
+        };
+        let first = text.lines().next().unwrap_or_default();
+        let kind: String = first.chars().map(|c| if c.is_ascii_digit() || c == '-' { '#' } else { c }).collect();
+        let mut kind = kind.split_once(" s: ").map_or(kind.clone(), |(_, k)| k.to_owned());
+        while kind.contains("##") {
+            kind = kind.replace("##", "#");
+        }
+        kind.truncate(160);
+        let entry = kinds.entry(kind).or_insert((0, usize::MAX, String::new()));
+        entry.0 += 1;
+        let world = format!("{value:?}");
+        if world.len() < entry.1 {
+            entry.1 = world.len();
+            entry.2 = format!("{text}\n{world}");
+        }
+    }
+    println!("survey of {count} instances");
+    for (kind, (times, _, example)) in &kinds {
+        println!("=== {times} times: {kind}\n{example}\n");
+    }
+}
