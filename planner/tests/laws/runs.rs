@@ -36,4 +36,5 @@ fn survey() {
         _ => Kind::SMALL,
     };
     crate::support::survey(400, &world(kind), holds);
+    println!("actions: {:?}", SEEN.lock().unwrap());
 }
