@@ -222,7 +222,7 @@ impl<'a> Cycle<'a> {
         let window = (reservation.start, reservation.end);
         self.ledger.hold(job, &spec, &reservation.placement, HoldKind::Reserved, window, predicted);
         let tally = self.tally(&spec, &reservation.placement);
-        self.quota.add(self.state(), spec.queue, reservation.start, reservation.end, &tally);
+        self.quota.promise(self.state(), &spec, reservation.start, reservation.end, &tally);
     }
 
     /// Takes a reservation out of the ledger and the quota book.

@@ -333,13 +333,15 @@ impl<'a> Cycle<'a> {
         if let Some((goal, until)) = patience {
             return self.wait_for_preferred(line, job, goal, until, &refused);
         }
-        if let Some(outcome) = self.pass_lower(line, job) {
-            return outcome;
-        }
         if self.policy.preemption
             && let Some(outcome) = self.clear_room(job, None)
         {
             return outcome;
+        }
+        if let Some(outcome) = self.pass_lower(line, job) {
+            // With the others' promises out of the way, clearing room may have become possible too.
+            let promised = self.promise(job);
+            return promised.and_then(|p| self.clear_room_instead(job, &p)).unwrap_or(outcome);
         }
         self.promise_date(line, job, &refused, None)
     }
@@ -389,7 +391,8 @@ impl<'a> Cycle<'a> {
         if !self.due_a_promise(line) {
             return Outcome::Blocked(reason(self));
         }
-        match self.earliest(job, self.now(), goal) {
+        // A start "now" that was just refused waits for pods that are on their way out at this very instant.
+        match self.earliest(job, self.now(), goal).filter(|(start, _)| *start > self.now()) {
             Some((start, placement)) => {
                 let mut reason = reason(self);
                 reason.until = Some(start);
@@ -505,13 +508,14 @@ impl<'a> Cycle<'a> {
             (Some(_), None) => true,
             _ => false,
         };
-        let Some((start, placement)) = with.filter(|_| gains) else {
+        let may_start = self.quota_allows(job).is_ok();
+        let Some((start, placement)) = with.filter(|w| gains && (may_start || w.0 > self.now())) else {
             for (other, reservation) in &yielding {
                 self.put_in(*other, reservation);
             }
             return None;
         };
-        let outcome = if start <= self.now() && self.quota_allows(job).is_ok() {
+        let outcome = if start <= self.now() {
             self.start(job, placement);
             Outcome::Started
         } else {
@@ -579,8 +583,8 @@ impl<'a> Cycle<'a> {
                 let tally = self.tally(&spec, &reservation.placement);
                 let state = self.state();
                 self.quota.remove(state, spec.queue, reservation.start, reservation.end, &tally);
-                let fits = self.quota.fits(state, spec.queue, &tally, spec.window(), reservation.start);
-                self.quota.add(state, spec.queue, reservation.start, reservation.end, &tally);
+                let fits = self.quota.fits(state, &spec, &tally, reservation.start);
+                self.quota.promise(state, &spec, reservation.start, reservation.end, &tally);
                 !fits
             };
             if spoiled || over {

@@ -145,6 +145,11 @@ impl Cycle<'_> {
             if running.settling || !running.lost.is_empty() {
                 continue;
             }
+            // Nobody starts and is stopped for another at one instant.
+            if running.started >= self.now() {
+                self.wake_at(self.now() + self.policy.cycle);
+                continue;
+            }
             let theirs = self.spec(job);
             let tally = self.tally(&theirs, &seats);
             let same_queue = theirs.queue == spec.queue;

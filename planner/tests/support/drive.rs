@@ -306,6 +306,10 @@ impl<'w> Sim<'w> {
         let lines = plan.actions.iter().map(|a| render::action(&self.state, a));
         let stamp = self.now.as_secs_f64();
         self.log.extend(lines.map(|l| format!("{stamp} {l}")));
+        if std::env::var_os("BERTH_LAW_ONE").is_some() {
+            let all = render::plan(&self.state, &plan).into_iter().skip(plan.actions.len());
+            self.log.extend(all.map(|l| format!("{stamp}     {l}")));
+        }
         if let Err(violations) = verdict {
             let list: Vec<String> = violations.iter().map(|v| format!("law {}: {v}", v.law())).collect();
             return Err(self.fail(&list.join("; ")));

@@ -55,8 +55,12 @@ pub fn survey<S: proptest::strategy::Strategy>(
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let mut kinds: std::collections::BTreeMap<String, (u32, usize, String)> = std::collections::BTreeMap::new();
     let count = cases(standard);
-    for _ in 0..count {
+    let only: Option<u32> = std::env::var("BERTH_LAW_ONE").ok().and_then(|n| n.parse().ok());
+    for row in 0..count {
         let value = strategy.new_tree(&mut runner).expect("strategies do not reject").current();
+        if only.is_some_and(|only| only != row) {
+            continue;
+        }
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&value)));
         let text = match outcome {
             Ok(Ok(())) => continue,
@@ -75,7 +79,7 @@ pub fn survey<S: proptest::strategy::Strategy>(
         let world = format!("{value:?}");
         if world.len() < entry.1 {
             entry.1 = world.len();
-            entry.2 = format!("{text}\n{world}");
+            entry.2 = if only.is_some() { format!("{text}\n{value:#?}") } else { format!("instance {row}: {text}") };
         }
     }
     println!("survey of {count} instances");
