@@ -198,7 +198,7 @@ fn needed(
     };
     let now = case.snapshot.now;
     let grace = fate.job.spec.grace;
-    let from = if whole || grace > Span::ZERO { Moment::at(now + grace) } else { Moment::found(now) };
+    let from = Moment::at(now + grace);
     let until = Moment::at(running.ends.max(now + Span(1)));
     let spared = Spared { spec: &fate.job.spec, seats: &gone, stay: Window { from, until } };
     let by_room = nodes.needs_them_gone(case, taker, &spared);

@@ -166,9 +166,11 @@ fn surplus_goes_first_and_never_below_the_floor() {
     let runner = b.running(&draw, b.on(&[0, 1, 2, 3, 4, 5, 6, 7], 1), 950);
     let taker = b.waiting(&JobDraw::gang(2, 8));
     let shrink = |nodes: &[usize]| Action::Resize { job: runner, placement: b.on(nodes, 1), by: Some(taker) };
-    b.good(vec![shrink(&[0, 1, 2, 3, 4, 5]), b.start(taker, b.on(&[6, 7], 1))]);
-    let kinds = b.kinds(vec![shrink(&[0, 1, 2, 3, 4]), b.start(taker, b.on(&[6, 7], 1))]);
-    assert_eq!(kinds, ["BelowFloor"]);
+    let promise = b.reserve(taker, b.on(&[6, 7], 1), b.now, vec![runner]);
+    b.good(vec![shrink(&[0, 1, 2, 3, 4, 5]), promise.clone()]);
+    b.bad(vec![shrink(&[0, 1, 2, 3, 4]), promise], "BelowFloor");
+    let early = vec![shrink(&[0, 1, 2, 3, 4, 5]), b.start(taker, b.on(&[6, 7], 1))];
+    assert!(b.kinds(early).contains(&"OverCapacity".to_owned()));
 }
 
 #[test]
