@@ -655,7 +655,8 @@ impl ClusterState {
             let grace = j.spec.grace;
             if let Phase::Running(r) = &mut j.phase {
                 let gone: Vec<_> = r.placement.seats.iter().filter(|s| !placement.seats.contains(s)).copied().collect();
-                if !gone.is_empty() && grace > crate::time::Span::ZERO {
+                // Also with a grace of zero the pods are there until their owner says that they are gone.
+                if !gone.is_empty() {
                     j.shedding.push((Placement { seats: gone }, now + grace));
                 }
                 r.placement = placement.clone();

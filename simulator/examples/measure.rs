@@ -105,7 +105,14 @@ fn whole_logs(folder: &Path, figures: &mut Vec<Figure>) -> Result<()> {
         figures.push(Figure::of(format!("{label}: mean wait"), report.mean_wait_s, "s", mark, "equal", peer));
         #[allow(clippy::cast_precision_loss)]
         let broken = report.broken_reservations as f64;
-        figures.push(Figure::of(format!("{label}: broken promises"), broken, "", 0.0, "lower", "1,958 (rebuilt each pass)"));
+        figures.push(Figure::of(
+            format!("{label}: broken promises"),
+            broken,
+            "",
+            0.0,
+            "lower",
+            "1,958 (rebuilt each pass)",
+        ));
     }
     Ok(())
 }
@@ -123,8 +130,22 @@ fn lingjun(folder: &Path, figures: &mut Vec<Figure>) -> Result<()> {
         let report = run(&options)?;
         let label = format!("Helios on Lingjun P8, ×{speedup}, EASY");
         let got = report.mean_leaves.context("a topology replay measures leaves")?;
-        figures.push(Figure::of(format!("{label}: mean leaves"), got, "leaves", leaves, "lower", "best simple packer 1.329 / 1.924 / 2.6"));
-        figures.push(Figure::of(format!("{label}: mean wait"), report.mean_wait_s, "s", wait, "lower", "20 / 612 / 6,563"));
+        figures.push(Figure::of(
+            format!("{label}: mean leaves"),
+            got,
+            "leaves",
+            leaves,
+            "lower",
+            "best simple packer 1.329 / 1.924 / 2.6",
+        ));
+        figures.push(Figure::of(
+            format!("{label}: mean wait"),
+            report.mean_wait_s,
+            "s",
+            wait,
+            "lower",
+            "20 / 612 / 6,563",
+        ));
     }
     Ok(())
 }
@@ -134,19 +155,47 @@ fn speed(folder: &Path, figures: &mut Vec<Figure>) -> Result<()> {
     let mut pooled = ReplayOptions::of(folder.join("helios-venus.csv"), Format::Helios);
     pooled.capacity = Some(640);
     let report = run(&pooled)?;
-    figures.push(Figure::of("Helios, 194 days, pooled: planner time".into(), report.planner_s, "s", 1.0, "lower", "0.1 s (plain C++)"));
-    figures.push(Figure::of("Helios, pooled: p99 of one plan".into(), report.planner_p99_us, "µs", 1_000.0, "lower", ""));
+    figures.push(Figure::of(
+        "Helios, 194 days, pooled: planner time".into(),
+        report.planner_s,
+        "s",
+        1.0,
+        "lower",
+        "0.1 s (plain C++)",
+    ));
+    figures.push(Figure::of(
+        "Helios, pooled: p99 of one plan".into(),
+        report.planner_p99_us,
+        "µs",
+        1_000.0,
+        "lower",
+        "",
+    ));
     let mut mapped = ReplayOptions::of(folder.join("helios-venus.csv"), Format::Helios);
     mapped.topology = Some(folder.join("../topologies/lingjun-topo.csv"));
     mapped.subtree = Some("P8".to_owned());
     mapped.speedup = 2.0;
     let report = run(&mapped)?;
-    figures.push(Figure::of("Helios on Lingjun P8 ×2.0: planner time".into(), report.planner_s, "s", 5.0, "lower", "0.8 s (plain C++)"));
+    figures.push(Figure::of(
+        "Helios on Lingjun P8 ×2.0: planner time".into(),
+        report.planner_s,
+        "s",
+        5.0,
+        "lower",
+        "0.8 s (plain C++)",
+    ));
     let mut ricc = ReplayOptions::of(folder.join("RICC-2010-2.swf.gz"), Format::Swf);
     ricc.capacity = Some(8_192);
     ricc.clip = true;
     let report = run(&ricc)?;
-    figures.push(Figure::of("RICC, 447,784 jobs: planner time".into(), report.planner_s, "s", 10.0, "lower", "2.6 s (plain C++)"));
+    figures.push(Figure::of(
+        "RICC, 447,784 jobs: planner time".into(),
+        report.planner_s,
+        "s",
+        10.0,
+        "lower",
+        "2.6 s (plain C++)",
+    ));
     figures.push(Figure::of("RICC: mean wait".into(), report.mean_wait_s, "s", 22_182.8, "equal", "reference table"));
     Ok(())
 }

@@ -506,7 +506,10 @@ fn stage_end(world: &World, job: &TrainingJob, seen: &Look) -> Option<Time> {
 /// A stage that does not get ready in its time takes the whole start back.
 fn stage_late(world: &World, job: &TrainingJob, seen: &Look, now: Time, moment: Timestamp) -> Option<Verdict> {
     let end = stage_end(world, job, seen).filter(|end| now >= *end)?;
-    let waits = seen.seats.iter().find(|s| !matches!(s.fate, Fate::Alive { ready: true, .. } | Fate::Succeeded | Fate::Missing))?;
+    let waits = seen
+        .seats
+        .iter()
+        .find(|s| !matches!(s.fate, Fate::Alive { ready: true, .. } | Fate::Succeeded | Fate::Missing))?;
     let role = &job.spec.roles[waits.role].name;
     let object = format!("role {role} was not ready by {}, and others depend on it", stamp(end)?);
     let mut verdict = stop_for(world, job, seen, Code::RolledBack, &object, None, moment);

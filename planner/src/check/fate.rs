@@ -144,7 +144,6 @@ fn follow<'a>(
             }
         }
         Action::Move { from, to, cause, clears, .. } => {
-            fate.clears = clears;
             waits.then_some(()).ok_or("move of a reservation")?;
             let Some(before) = fate.promise.filter(|p| p.start == *from) else {
                 found.push(Violation::NoSuchReservation { job: fate.job.spec.key.clone(), from: *from });
@@ -154,6 +153,9 @@ fn follow<'a>(
                 to.as_ref().map(|(start, end, placement)| Promise { start: *start, end: *end, placement, fresh: true });
             fate.changes.push(Change { before, after, cause: cause.as_ref() });
             fate.promise = after;
+            if !clears.is_empty() {
+                fate.clears = clears;
+            }
         }
         Action::Stop { cause, by, .. } => {
             runs.then_some(()).ok_or("stop")?;

@@ -82,10 +82,7 @@ fn of_job<'a>(now: Time, row: JobIdx, job: &'a Job, fate: Option<&Fate<'a>>, int
                 Some((None, Some(after))) => {
                     push(Cow::Owned(common(before, after)), found, until, Kind::Old, true);
                     push(Cow::Owned(beyond(after, before)), found, until, Kind::Fresh, false);
-                    // Without grace the seats are free within the same plan, as room that others let go before it.
-                    if job.spec.grace > Span::ZERO {
-                        push(Cow::Owned(beyond(before, after)), found, now + job.spec.grace, Kind::Old, false);
-                    }
+                    push(Cow::Owned(beyond(before, after)), found, now + job.spec.grace, Kind::Old, false);
                 }
                 _ => push(Cow::Borrowed(&before.seats), found, until, Kind::Old, true),
             }

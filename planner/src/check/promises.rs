@@ -6,7 +6,7 @@ use super::places::{keeps_preferred, same_domain, unusable};
 use super::violation::{Name, Violation};
 use super::{Case, Scope, gang, nodes_of};
 use crate::ids::{JobIdx, QueueIdx};
-use crate::job::{Job, JobSpec, Phase, Reservation};
+use crate::job::{Job, JobSpec, Phase, Placement, Reservation, Seat};
 use crate::plan::Cause;
 use crate::queue::QueueState;
 use crate::state::NodeState;
@@ -20,7 +20,8 @@ pub(super) fn check(case: &Case<'_>, found: &mut Vec<Violation>) {
         if let Some((begin, promise)) = fate.begin.and_then(|b| Some((b, b.promise?))) {
             // What starts early may not lose the preferred domain it would soon have had.
             let early = case.snapshot.now < promise.start && in_patience(fate.job, promise.start);
-            if early && !keeps_preferred(case, &fate.job.spec, promise.placement, begin.placement) {
+            let floor = at_floor(&fate.job.spec, begin.placement);
+            if early && !keeps_preferred(case, &fate.job.spec, promise.placement, &floor) {
                 found.push(domain_lost(&fate.job.spec, fate.job.spec.locality.preferred.clone().unwrap_or_default()));
             }
         }
@@ -66,6 +67,12 @@ fn closed_queue(case: &Case<'_>, job: &Job) -> Option<Name> {
 
 fn in_patience(job: &Job, at: Time) -> bool {
     at <= job.queued_at + job.spec.locality.patience
+}
+
+/// The seats of the floor: surplus may be wherever the required level allows.
+fn at_floor(spec: &JobSpec, placement: &Placement) -> Placement {
+    let of_floor = |s: &&Seat| spec.roles.get(usize::from(s.role)).is_some_and(|role| s.index < role.floor);
+    Placement { seats: placement.seats.iter().filter(of_floor).copied().collect() }
 }
 
 fn domain_lost(spec: &JobSpec, level: Name) -> Violation {

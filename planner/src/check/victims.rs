@@ -171,8 +171,9 @@ fn cleared(case: &Case<'_>, row: JobIdx, fate: &Fate<'_>, found: &mut Vec<Violat
     if !gets {
         found.push(Violation::TakerGetsNothing { victim: fate.job.spec.key.clone(), taker: case.key(taker) });
     }
-    let clearing = |t: &Fate<'_>| t.job.waiting().and_then(|w| w.reservation.as_ref()).is_some_and(|r| r.clearing);
-    if other.is_some_and(|t| clearing(t) && t.changes.is_empty()) {
+    let reservation = case.snapshot.state.job(taker).and_then(Job::waiting).and_then(|w| w.reservation.as_ref());
+    let clearing = reservation.is_some_and(|r| r.clearing);
+    if clearing && other.is_none_or(|t| t.changes.is_empty()) {
         found.push(Violation::SecondRound { taker: case.key(taker) });
     }
 }
@@ -197,7 +198,7 @@ fn needed(
     };
     let now = case.snapshot.now;
     let grace = fate.job.spec.grace;
-    let from = if whole || grace > Span::ZERO { Moment::at(now + grace) } else { Moment::found(now) };
+    let from = Moment::at(now + grace);
     let until = Moment::at(running.ends.max(now + Span(1)));
     let spared = Spared { spec: &fate.job.spec, seats: &gone, stay: Window { from, until } };
     let by_room = nodes.needs_them_gone(case, taker, &spared);

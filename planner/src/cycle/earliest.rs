@@ -20,13 +20,12 @@ impl Cycle<'_> {
     pub(super) fn earliest(&mut self, job: JobIdx, from: Time, most_domains: Option<u32>) -> Option<(Time, Placement)> {
         let spec = self.spec(job);
         let demand = self.demand(job);
-        let window = spec.window();
         let mut at = from;
         for _ in 0..64 {
-            at = self.quota.first_fit(self.state(), spec.queue, &demand.plain, window, at)?;
+            at = self.quota.first_fit(self.state(), &spec, &demand.plain, at)?;
             let (start, found) = self.earliest_space(job, &spec, &demand, at, most_domains)?;
             let tally = self.tally(&spec, &found.placement);
-            let fits = self.quota.first_fit(self.state(), spec.queue, &tally, window, start);
+            let fits = self.quota.first_fit(self.state(), &spec, &tally, start);
             match fits {
                 Some(when) if when == start => return Some((start, found.placement)),
                 Some(when) => at = when,

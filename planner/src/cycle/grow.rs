@@ -2,12 +2,11 @@
 
 use super::victims::one_step_less;
 use super::{Cycle, Fate};
-use crate::ids::{DomainIdx, JobIdx, QueueIdx};
-use crate::job::{Communication, JobSpec, Placement, Seat};
+use crate::ids::{JobIdx, QueueIdx};
+use crate::job::{JobSpec, Placement, Seat};
 use crate::plan::StopCause;
 use crate::queue::QueueState;
 use crate::time::{Span, Time};
-use crate::topology::Depth;
 
 impl Cycle<'_> {
     /// Step 3 of the cycle: draining queues stop jobs at their checkpoints; over a limit that was cut, surplus goes.
@@ -101,7 +100,8 @@ impl Cycle<'_> {
                     return false;
                 }
                 let next = running.resized + self.policy.resize_interval;
-                if next > self.now() && running.resized > running.started {
+                // Nor twice at one instant: what was just shrunk for somebody does not grow back elsewhere.
+                if running.resized > running.started && (next > self.now() || running.resized >= self.now()) {
                     self.wake_at(next);
                     return false;
                 }
@@ -132,14 +132,13 @@ impl Cycle<'_> {
         if seats.count(row) + step > role.replicas {
             return None;
         }
-        let scope = self.growth_scope(spec, seats);
         let mut shapes: Vec<_> = spec.roles.iter().map(|r| r.shape).collect();
         shapes.sort_unstable();
         shapes.dedup();
         let end = self.ends(job);
         let nodes = {
             let room = self.ledger.now_room(&shapes, end);
-            crate::place::extend(&room, spec, seats, row, step, scope)?
+            crate::place::extend(&room, spec, seats, row, step, None)?
         };
         let mut free_indexes =
             (0..role.replicas).filter(|i| !seats.seats.iter().any(|s| usize::from(s.role) == row && s.index == *i));
@@ -163,20 +162,8 @@ impl Cycle<'_> {
         let after = self.tally(spec, &grown);
         let state = self.state();
         self.quota.remove(state, spec.queue, Time(i64::MIN), end, &before);
-        let fits = self.quota.fits(state, spec.queue, &after, window, self.snapshot.now);
+        let fits = self.quota.fits_for(state, spec.queue, &after, window, self.snapshot.now);
         self.quota.add(state, spec.queue, Time(i64::MIN), end, &before);
         fits.then_some(grown)
-    }
-
-    /// Growth stays in the domain of the required level in use, else in the pool; `Independent` gangs may go anywhere.
-    fn growth_scope(&self, spec: &JobSpec, seats: &Placement) -> Option<DomainIdx> {
-        let topology = self.state().topology();
-        let first = seats.seats.first()?.node;
-        let pool = topology.pool(topology.pool_of(first));
-        match &spec.locality.required {
-            Some(level) => topology.domain_at(first, pool.depth_of(level)?.min(pool.narrowest())),
-            None if spec.communication == Communication::Independent => None,
-            None => topology.domain_at(first, Depth::ROOT),
-        }
     }
 }

@@ -222,7 +222,7 @@ impl<'a> Cycle<'a> {
         let window = (reservation.start, reservation.end);
         self.ledger.hold(job, &spec, &reservation.placement, HoldKind::Reserved, window, predicted);
         let tally = self.tally(&spec, &reservation.placement);
-        self.quota.add(self.state(), spec.queue, reservation.start, reservation.end, &tally);
+        self.quota.promise(self.state(), &spec, reservation.start, reservation.end, &tally);
     }
 
     /// Takes a reservation out of the ledger and the quota book.
@@ -280,10 +280,9 @@ impl<'a> Cycle<'a> {
         let spec = self.spec(job);
         let gone_by = self.now() + spec.grace;
         self.ledger.release(job, &placement, HoldKind::Running);
-        if spec.grace > Span::ZERO {
-            let window = (Time(i64::MIN), gone_by);
-            self.ledger.hold(job, &spec, &placement, HoldKind::Leaving, window, gone_by);
-        }
+        // Also with a grace of zero its pods are there until their owner says that they are gone.
+        let window = (Time(i64::MIN), gone_by);
+        self.ledger.hold(job, &spec, &placement, HoldKind::Leaving, window, gone_by);
         let tally = self.tally(&spec, &placement);
         self.shares.take(spec.queue, &tally);
         self.users.take(spec.queue, &spec.user, &tally, false);
@@ -304,7 +303,7 @@ impl<'a> Cycle<'a> {
         self.ledger.release(job, &old, HoldKind::Running);
         self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), predicted);
         let shed: Vec<_> = old.seats.iter().filter(|s| !placement.seats.contains(s)).copied().collect();
-        if !shed.is_empty() && spec.grace > Span::ZERO {
+        if !shed.is_empty() {
             let gone_by = self.now() + spec.grace;
             let shed = Placement { seats: shed };
             self.ledger.hold(job, &spec, &shed, HoldKind::Leaving, (Time(i64::MIN), gone_by), gone_by);

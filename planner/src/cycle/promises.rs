@@ -57,6 +57,8 @@ impl Cycle<'_> {
         let name = |node: NodeIdx| topology.node_name(node).clone();
         let from = reservation.start.max(self.now());
         let end = if reservation.start < from { from + spec.window() } else { reservation.end };
+        // Victims may take until the end of the cycle after their time to be gone; only then it is an overrun.
+        let leaving = reservation.clearing && self.now() < reservation.start + self.policy.cycle;
         for (node, role, _) in reservation.placement.by_node() {
             let state = self.state().node(node);
             if state.lost {
@@ -69,14 +71,14 @@ impl Cycle<'_> {
             if state.unavailable.iter().any(|(start, stop)| *start < end && from < *stop) {
                 return Some(Cause::Maintenance(name(node)));
             }
-            if self.ledger.free_during(node, from, end).iter().any(|free| *free < 0) {
+            if !leaving && self.ledger.free_during(node, from, end).iter().any(|free| *free < 0) {
                 return Some(self.who_took(job, node, from));
             }
         }
         if let Some(node) = self.out_of_domain(job, reservation) {
             return Some(Cause::TopologyChanged(name(node)));
         }
-        self.quota_broken(job, reservation, from)
+        if leaving { None } else { self.quota_broken(job, reservation, from) }
     }
 
     fn quota_broken(&mut self, job: JobIdx, reservation: &Reservation, from: Time) -> Option<Cause> {
@@ -84,8 +86,8 @@ impl Cycle<'_> {
         let tally = self.tally(&spec, &reservation.placement);
         let state = self.state();
         self.quota.remove(state, spec.queue, reservation.start, reservation.end, &tally);
-        let fits = self.quota.fits(state, spec.queue, &tally, spec.window(), from);
-        self.quota.add(state, spec.queue, reservation.start, reservation.end, &tally);
+        let fits = self.quota.fits(state, &spec, &tally, from);
+        self.quota.promise(state, &spec, reservation.start, reservation.end, &tally);
         // A limit that others of the queue fill for longer than planned is their overrun; else somebody edited it.
         if fits {
             return None;

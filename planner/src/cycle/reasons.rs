@@ -62,7 +62,7 @@ impl Cycle<'_> {
         let state = self.state();
         self.quota.remove(state, spec.queue, promised.start, promised.end, &tally);
         let answer = self.quota_allows(job);
-        self.quota.add(state, spec.queue, promised.start, promised.end, &tally);
+        self.quota.promise(state, &spec, promised.start, promised.end, &tally);
         answer
     }
 

@@ -4,11 +4,14 @@
 use super::start::Not;
 use super::{Cycle, Fate};
 use crate::ids::{DomainIdx, JobIdx, QueueIdx};
-use crate::job::{Placement, Reservation, Seat};
+use crate::job::{JobSpec, Placement, Reservation, Seat};
 use crate::ledger::HoldKind;
+use crate::place::Ask;
 use crate::plan::{Cause, Claim};
 use crate::queue::{Backfill, Order, QueueState};
 use crate::reason::{Code, Reason};
+use crate::resources::Amounts;
+use crate::room::FixedRoom;
 use crate::share::{Contest, Head};
 use crate::state::{ClusterState, RankKey};
 use crate::time::{Span, Time};
@@ -254,7 +257,7 @@ impl<'a> Cycle<'a> {
         if let Some(Fate::Promised(Some(reservation))) = self.fates.get(&job)
             && reservation.clearing
         {
-            // Its victims were told to go a moment ago.
+            // Its victims were told to go a moment ago: it starts in a later plan, when they are gone, grace or not.
             let reservation = reservation.clone();
             return Outcome::Blocked(self.why_promised(job, &reservation));
         }
@@ -267,16 +270,12 @@ impl<'a> Cycle<'a> {
     /// A job with a date: starts when it is due, or earlier when room came free.
     fn consider_promised(&mut self, job: JobIdx, old: &Reservation) -> Outcome {
         let due = old.start <= self.now();
-        if old.clearing && matches!(self.fates.get(&job), Some(Fate::Promised(_))) {
-            // Its victims have only just been told: it starts in a later plan, when they are gone, grace or not.
-            return Outcome::Blocked(self.why_promised(job, old));
-        }
+        let patience = self.patience(job).filter(|(_, until)| old.start <= *until);
         if !due && !self.state().freed() {
             // Nothing came free that the promise did not count on; only a victim's protection may have ended.
             return self.clear_room_instead(job, old).unwrap_or_else(|| Outcome::Blocked(self.why_promised(job, old)));
         }
         self.take_out(job, old);
-        let patience = self.patience(job);
         let here = if due { self.same_seats(job, old) } else { None };
         let place = match here {
             Some(placement) => Ok(placement),
@@ -342,51 +341,44 @@ impl<'a> Cycle<'a> {
             Err(not) => not,
         };
         if let Some((goal, until)) = patience {
-            return self.wait_for_preferred(line, job, goal, until, &refused);
-        }
-        if let Some(outcome) = self.pass_lower(line, job) {
-            return outcome;
+            if let Some(outcome) = self.wait_for_preferred(line, job, goal, until) {
+                return outcome;
+            }
+            // Patience is of no use: the best there is will do.
+            if let Ok(placement) = self.place_now(job, None) {
+                self.start(job, placement);
+                return Outcome::Started;
+            }
         }
         if self.policy.preemption
             && let Some(outcome) = self.clear_room(job, None)
         {
             return outcome;
         }
-        self.promise_date(line, job, &refused, None)
+        if let Some(outcome) = self.pass_lower(line, job) {
+            // With the others' promises out of the way, clearing room may have become possible too.
+            self.preyless.clear();
+            let promised = self.promise(job);
+            return promised.and_then(|p| self.clear_room_instead(job, &p)).unwrap_or(outcome);
+        }
+        self.promise_date(line, job, &refused)
     }
 
-    /// Patience has not run out: wait for the preferred level if the plan shows it in time, else take the best there is.
-    fn wait_for_preferred(
-        &mut self,
-        line: &mut Line<'_>,
-        job: JobIdx,
-        goal: u32,
-        until: Time,
-        refused: &Not,
-    ) -> Outcome {
-        if let Not::Quota(_) = refused {
-            return self.promise_date(line, job, refused, Some(goal));
+    /// Patience has not run out: wait for the preferred level if the plan shows it in time.
+    fn wait_for_preferred(&mut self, line: &Line<'_>, job: JobIdx, goal: u32, until: Time) -> Option<Outcome> {
+        if self.policy.patience_from_first_start && !self.due_a_promise(line) {
+            return None;
         }
-        let holds = !self.policy.patience_from_first_start || self.due_a_promise(line);
-        let until = if holds && until.is_never() { self.first_start(job) + self.patience_of(job) } else { until };
-        if holds
-            && let Some((start, placement)) = self.earliest(job, self.now(), Some(goal))
-            && start <= until
-        {
-            self.wake_at(until);
-            if self.due_a_promise(line) {
-                self.reserve(job, start, placement, Vec::new());
-            }
-            let level = self.spec(job).locality.preferred.clone().unwrap_or_else(|| "".into());
-            let mut reason = Reason::of(Code::WaitingForPatience, level);
-            reason.until = Some(start);
-            return Outcome::Blocked(reason);
+        let until = if until.is_never() { self.first_start(job) + self.patience_of(job) } else { until };
+        let (start, placement) = self.earliest(job, self.now(), Some(goal)).filter(|(start, _)| *start <= until)?;
+        self.wake_at(until);
+        if start > self.now() && self.due_a_promise(line) {
+            self.reserve(job, start, placement, Vec::new());
         }
-        if let Ok(placement) = self.place_now(job, None) {
-            self.start(job, placement);
-            return Outcome::Started;
-        }
-        self.promise_date(line, job, refused, None)
+        let level = self.spec(job).locality.preferred.clone().unwrap_or_else(|| "".into());
+        let mut reason = Reason::of(Code::WaitingForPatience, level);
+        reason.until = Some(start);
+        Some(Outcome::Blocked(reason))
     }
 
     fn patience_of(&self, job: JobIdx) -> Span {
@@ -410,12 +402,13 @@ impl<'a> Cycle<'a> {
     }
 
     /// The earliest start as a reservation, or a claim where there is no date.
-    fn promise_date(&mut self, line: &mut Line<'_>, job: JobIdx, refused: &Not, goal: Option<u32>) -> Outcome {
+    fn promise_date(&mut self, line: &mut Line<'_>, job: JobIdx, refused: &Not) -> Outcome {
         let reason = |cycle: &mut Self| cycle.why_not(job, refused);
         if !self.due_a_promise(line) {
             return Outcome::Blocked(reason(self));
         }
-        match self.earliest(job, self.now(), goal) {
+        // A start "now" that was just refused waits for pods that are on their way out at this very instant.
+        match self.earliest(job, self.now(), None).filter(|(start, _)| *start > self.now()) {
             Some((start, placement)) => {
                 let mut reason = reason(self);
                 reason.until = Some(start);
@@ -436,7 +429,7 @@ impl<'a> Cycle<'a> {
     fn claim(&mut self, job: JobIdx, queue: QueueIdx) -> bool {
         let spec = self.spec(job);
         let demand = self.demand(job);
-        let Some(domain) = self.claimed_domain(&demand) else { return false };
+        let Some(domain) = self.claimed_domain(&spec, &demand) else { return false };
         let placement = self.part_of_floor(job, domain);
         if placement.is_empty() {
             return false;
@@ -447,7 +440,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// The candidate in which jobs without a limit hold least of what the job wants, and in which it can come true.
-    fn claimed_domain(&mut self, demand: &super::Demand) -> Option<DomainIdx> {
+    fn claimed_domain(&mut self, spec: &JobSpec, demand: &super::Demand) -> Option<DomainIdx> {
         let state = self.state();
         let wanted: u64 = demand.sizes.iter().map(|s| u64::from(*s)).sum();
         let mut best: Option<(u64, DomainIdx)> = None;
@@ -474,12 +467,39 @@ impl<'a> Cycle<'a> {
                 room += most(&empty.0);
                 unlimited += most(&empty.0) - most(&kept.0).min(most(&empty.0));
             }
-            // Where foreign pods alone are in the way nothing will ever come free for it.
-            if room >= wanted && best.is_none_or(|(least, _)| unlimited < least) {
+            // Without jobs that never end there is a date, or nothing will ever come free.
+            if unlimited > 0
+                && room >= wanted
+                && best.is_none_or(|(least, _)| unlimited < least)
+                && self.fits_emptied(spec, demand, domain)
+            {
                 best = Some((unlimited, domain));
             }
         }
         best.map(|(_, domain)| domain)
+    }
+
+    /// Whether a job would fit a domain's usable nodes if all our jobs were gone; where it would not, foreign pods and
+    /// cordons are in the way, and a claim would hold room for nothing.
+    fn fits_emptied(&self, spec: &JobSpec, demand: &super::Demand, domain: DomainIdx) -> bool {
+        let state = self.state();
+        let range = state.topology().domain(domain).nodes.clone();
+        let empty = (0u32..).zip(state.nodes()).map(|(row, node)| {
+            let mut free = node.allocatable.clone();
+            free.add(&node.foreign, -1);
+            if node.closed || node.lost || !range.contains(&row) { Amounts::default() } else { free }
+        });
+        let room = FixedRoom::new(state.topology(), &state.shapes, empty.collect());
+        let ask = Ask {
+            spec,
+            sizes: &demand.sizes,
+            start: self.now(),
+            predicted_end: self.now() + spec.predicted(),
+            most_domains: None,
+            search_limit: self.policy.search_limit,
+            within: Some(domain),
+        };
+        crate::place::place(&room, &ask).is_ok()
     }
 
     /// As much of a job's floor as a domain has free now.
@@ -531,13 +551,14 @@ impl<'a> Cycle<'a> {
             (Some(_), None) => true,
             _ => false,
         };
-        let Some((start, placement)) = with.filter(|_| gains) else {
+        let may_start = self.quota_allows(job).is_ok();
+        let Some((start, placement)) = with.filter(|w| gains && (may_start || w.0 > self.now())) else {
             for (other, reservation) in &yielding {
                 self.put_in(*other, reservation);
             }
             return None;
         };
-        let outcome = if start <= self.now() && self.quota_allows(job).is_ok() {
+        let outcome = if start <= self.now() {
             self.start(job, placement);
             Outcome::Started
         } else {
@@ -635,8 +656,8 @@ impl<'a> Cycle<'a> {
                 let tally = self.tally(&spec, &reservation.placement);
                 let state = self.state();
                 self.quota.remove(state, spec.queue, reservation.start, reservation.end, &tally);
-                let fits = self.quota.fits(state, spec.queue, &tally, spec.window(), reservation.start);
-                self.quota.add(state, spec.queue, reservation.start, reservation.end, &tally);
+                let fits = self.quota.fits(state, &spec, &tally, reservation.start);
+                self.quota.promise(state, &spec, reservation.start, reservation.end, &tally);
                 !fits
             };
             if spoiled || over {
@@ -652,7 +673,8 @@ impl<'a> Cycle<'a> {
 
     /// A promised job that could start sooner by victims whose protection has ended.
     fn clear_room_instead(&mut self, job: JobIdx, promised: &Reservation) -> Option<Outcome> {
-        if !self.policy.preemption || promised.clearing {
+        let patient = self.patience(job).is_some_and(|(_, until)| promised.start <= until);
+        if !self.policy.preemption || promised.clearing || patient {
             return None;
         }
         self.clear_room(job, Some(promised))

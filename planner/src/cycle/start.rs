@@ -29,7 +29,7 @@ impl Cycle<'_> {
             let object = self.state().queue(spec.queue).name.clone();
             return Err(Reason::of(Code::NonPreemptibleNeedsGuarantee, object));
         }
-        if !self.quota.fits(self.state(), spec.queue, &demand.plain, spec.window(), self.now()) {
+        if !self.quota.fits(self.state(), &spec, &demand.plain, self.now()) {
             let object = self.state().queue(spec.queue).name.clone();
             return Err(Reason::of(Code::QueueLimit, object));
         }
@@ -129,7 +129,7 @@ impl Cycle<'_> {
         let roots = demand.by_pool.iter().filter(|(_, tally)| {
             self.shares.limit_left(spec.queue, tally).is_ok()
                 && (spec.preemptible || self.shares.within_guarantee(spec.queue, tally).is_ok())
-                && self.quota.fits(state, spec.queue, tally, spec.window(), self.snapshot.now)
+                && self.quota.fits(state, &spec, tally, self.snapshot.now)
         });
         roots.map(|(pool, _)| state.topology().pool(*pool).root).collect()
     }

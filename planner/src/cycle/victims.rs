@@ -1,7 +1,7 @@
 //! Who makes room for whom: candidate domains priced by the work lost, the cheapest sufficient one, a minimal set.
 
 use super::Cycle;
-use crate::ids::{DomainIdx, JobIdx, NodeIdx};
+use crate::ids::{DomainIdx, JobIdx, NodeIdx, QueueIdx};
 use crate::job::{JobSpec, Placement, Reservation};
 use crate::ledger::HoldKind;
 use crate::place::Ask;
@@ -9,6 +9,7 @@ use crate::plan::StopCause;
 use crate::queue::ReclaimFrom;
 use crate::room::Room;
 use crate::share::{Reclaim, Taker};
+use crate::state::Tally;
 use crate::time::{Span, Time};
 use crate::topology::Depth;
 
@@ -99,7 +100,7 @@ impl Cycle<'_> {
         if let Some(reservation) = promised {
             self.take_out(job, reservation);
         }
-        let choice = self.best_clearing(job, &prey);
+        let choice = self.best_clearing(job, &prey).filter(|c| self.limits_allow(job, c, &prey));
         let wait = match promised {
             Some(reservation) => Some(reservation.start),
             None => choice.as_ref().and_then(|_| self.earliest(job, self.now(), None)).map(|e| e.0),
@@ -115,6 +116,34 @@ impl Cycle<'_> {
             return None;
         }
         Some(cleared)
+    }
+
+    /// Whether every limit holds over the whole window once the victims are gone, promises of others included.
+    fn limits_allow(&mut self, job: JobIdx, cleared: &Cleared, prey: &[Prey]) -> bool {
+        let state = self.state();
+        let mut given: Vec<(QueueIdx, Time, Tally, Tally)> = Vec::new();
+        for victim in &cleared.victims {
+            let Some(p) = prey.iter().find(|p| p.job == victim.job) else { continue };
+            let spec = self.spec(victim.job);
+            let kept = victim.shrunk.as_ref().map(|s| self.tally(&spec, s)).unwrap_or_default();
+            given.push((spec.queue, p.ends, self.tally(&spec, &p.seats), kept));
+        }
+        for (queue, ends, before, kept) in &given {
+            self.quota.remove(state, *queue, Time(i64::MIN), *ends, before);
+            if !kept.is_empty() {
+                self.quota.add(state, *queue, Time(i64::MIN), *ends, kept);
+            }
+        }
+        let spec = self.spec(job);
+        let tally = self.tally(&spec, &cleared.placement);
+        let fits = self.quota.fits(state, &spec, &tally, cleared.start);
+        for (queue, ends, before, kept) in &given {
+            if !kept.is_empty() {
+                self.quota.remove(state, *queue, Time(i64::MIN), *ends, kept);
+            }
+            self.quota.add(state, *queue, Time(i64::MIN), *ends, before);
+        }
+        fits
     }
 
     /// Decision 14: wait iff the start without victims is near, or all victims end soon anyway.
@@ -143,6 +172,11 @@ impl Cycle<'_> {
             let Some(running) = self.job(job).running() else { continue };
             let Some(seats) = self.seats(job) else { continue };
             if running.settling || !running.lost.is_empty() {
+                continue;
+            }
+            // Nobody starts and is stopped for another at one instant.
+            if running.started >= self.now() {
+                self.wake_at(self.now() + self.policy.cycle);
                 continue;
             }
             let theirs = self.spec(job);

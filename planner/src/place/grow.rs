@@ -19,7 +19,8 @@ pub fn extend<R: Room>(
     scope: Option<DomainIdx>,
 ) -> Option<Vec<NodeIdx>> {
     let topology = room.topology();
-    let here = home(topology, spec, current)?;
+    let only = confined(topology, spec, current);
+    let here = if only.is_some() { Some(None) } else { home(topology, spec, current) }?;
     let areas: Vec<DomainIdx> = match (scope, here) {
         (Some(scope), _) => vec![scope],
         (None, Some(home)) => vec![home],
@@ -28,7 +29,8 @@ pub fn extend<R: Room>(
     let mut rests = Rests { room, of: BTreeMap::new() };
     let role = &spec.roles[role];
     let within = role.slice.as_ref().map(|s| &*s.within);
-    for cell in cells(topology, current, &areas, within) {
+    for mut cell in cells(topology, current, &areas, within) {
+        cell.retain(|node| only.is_none_or(|only| only == *node));
         if let Some(nodes) = rests.fill(&cell, role.shape, count) {
             return Some(nodes);
         }
@@ -53,7 +55,8 @@ pub fn replace<R: Room>(
     let mut kept = current.clone();
     kept.seats.retain(|s| lost.binary_search(&rank(s)).is_err());
     let basis = if kept.is_empty() { current } else { &kept };
-    let areas = match home(topology, spec, basis)? {
+    let only = confined(topology, spec, basis);
+    let areas = match if only.is_some() { Some(None) } else { home(topology, spec, basis) }? {
         Some(home) => vec![home],
         None => topology.pools().iter().map(|p| p.root).collect(),
     };
@@ -71,7 +74,8 @@ pub fn replace<R: Room>(
         };
         let count = u32::try_from(group.len()).ok()?;
         let nodes = options.iter().find_map(|cell| {
-            let ordered = nearest(topology, basis, cell);
+            let mut ordered = nearest(topology, basis, cell);
+            ordered.retain(|node| only.is_none_or(|only| only == *node));
             rests.fill(&ordered, role.shape, count)
         })?;
         swaps.extend(group.iter().zip(nodes).map(|(seat, node)| (rank(seat), node)));
@@ -82,6 +86,16 @@ pub fn replace<R: Room>(
 /// The role and, with slices, the slice of a seat.
 fn slice_of(spec: &JobSpec, seat: &crate::job::Seat) -> (u8, Option<u32>) {
     (seat.role, spec.roles[usize::from(seat.role)].slice.as_ref().map(|s| seat.index / s.size))
+}
+
+/// The one node that a running gang may not leave: it must stay in one domain of a level, and its node is such a domain
+/// by itself or is in no known one.
+fn confined(topology: &Topology, spec: &JobSpec, current: &Placement) -> Option<NodeIdx> {
+    let node = current.seats.first()?.node;
+    let level = spec.locality.required.as_ref()?;
+    let pool = topology.pool(topology.pool_of(node));
+    let named = pool.depth_of(level).filter(|depth| *depth < pool.node_depth());
+    if named.is_some_and(|depth| topology.domain_at(node, depth).is_some()) { None } else { Some(node) }
 }
 
 /// The domain a running gang may not leave; `Some(None)` when it is free to use every pool, none when its nodes share

@@ -1,0 +1,9 @@
+//! The planner's laws over random clusters, each shown able to fail.
+#![allow(unreachable_pub)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod checker;
+mod checker_victims;
+mod runs;
