@@ -131,7 +131,9 @@ fn for_another(
     if !lent_for_private {
         let (theirs, ours) = siblings(case, victim.spec().queue, job.spec.queue);
         protect(!ledger.above_guarantee(case, theirs, victim.spec(), &job.spec), Protection::QueueWithinGuarantee);
-        let entitled = ledger.entitled(case, ours, row) || ledger.fairer(case, theirs, ours, row, victim);
+        // A family without a guarantee of its own stands for what its leaves are guaranteed.
+        let entitled = ledger.entitled(case, ours, row) || ledger.entitled(case, job.spec.queue, row);
+        let entitled = entitled || ledger.fairer(case, theirs, ours, row, victim);
         protect(!entitled, Protection::NotEntitled);
     }
 }
@@ -225,8 +227,9 @@ impl Ledger {
             };
             if let (Some(victim), Some(taker)) = (case.snapshot.state.job(*job), case.snapshot.state.job(*by)) {
                 let (theirs, ours) = siblings(case, victim.spec.queue, taker.spec.queue);
-                ledger.used.entry(theirs).or_default();
-                ledger.used.entry(ours).or_default();
+                for queue in [theirs, ours, taker.spec.queue] {
+                    ledger.used.entry(queue).or_default();
+                }
             }
         }
         if !ledger.used.is_empty() {
@@ -274,12 +277,12 @@ impl Ledger {
 
     /// Whether a queue is above its guarantee in something that its job has and the taker wants; a resource that a
     /// guarantee does not list is not guaranteed at all.
+    // (The planner protects more: what a queue holds of it in proportion to what it lists.)
     fn above_guarantee(&self, case: &Case<'_>, queue: QueueIdx, victim: &JobSpec, taker: &JobSpec) -> bool {
         let guarantee = &case.snapshot.state.queue(queue).guarantee;
         keys(case, queue).into_iter().any(|key| {
             let over = self.get(queue, key) > guarantee.get(&key).copied().unwrap_or(0);
-            let listed = guarantee.is_empty() || guarantee.contains_key(&key);
-            listed && over && requests(case, victim, key.resource) && requests(case, taker, key.resource)
+            over && requests(case, victim, key.resource) && requests(case, taker, key.resource)
         })
     }
 
@@ -314,11 +317,11 @@ impl Ledger {
         let (wants, lost) = (self.wants(case, fate), quota::count(&case.snapshot, &victim.running.placement.seats));
         let total = total(case);
         let share = |queue: QueueIdx, used: &dyn Fn(QuotaKey) -> i64| {
-            let here = case.snapshot.state.queue(queue);
+            let (right, weight) = (right(case, queue, &total), case.snapshot.state.queue(queue).weight);
             let part = |row: usize| {
                 let key = QuotaKey { pool: None, resource: ResourceIdx::of(row) };
-                let beyond = (used(key) - here.guarantee.get(&key).copied().unwrap_or(0)).max(0);
-                if beyond == 0 { 0.0 } else { to_f64(beyond) / to_f64(total[row].max(1)) / here.weight }
+                let beyond = to_f64(used(key)) - right[row];
+                if beyond <= 0.0 { 0.0 } else { beyond / to_f64(total[row].max(1)) / weight }
             };
             (0..total.len()).map(part).fold(0.0, f64::max)
         };
@@ -327,6 +330,28 @@ impl Ledger {
         let kept = |key| self.get(theirs, key) - quota::amount(&case.snapshot, victim.spec(), &lost, key);
         share(ours, &after) <= share(theirs, &kept) + 1e-9
     }
+}
+
+/// What a queue may call its own, by resource row: what it lists (everywhere, else for pools together); of resources it
+/// does not list, the part of the cluster that it is guaranteed of any; or what its children have together, if more.
+fn right(case: &Case<'_>, queue: QueueIdx, total: &[i64]) -> Vec<f64> {
+    let here = case.snapshot.state.queue(queue);
+    let plain = |row: usize| here.guarantee.get(&QuotaKey { pool: None, resource: ResourceIdx::of(row) }).copied();
+    let pooled = |row: usize| {
+        let of_resource = here.guarantee.iter().filter(|(key, _)| key.pool.is_some() && key.resource.row() == row);
+        of_resource.map(|(_, most)| *most).reduce(|a, b| a + b)
+    };
+    let listed: Vec<Option<f64>> = (0..total.len()).map(|row| plain(row).or_else(|| pooled(row)).map(to_f64)).collect();
+    let fraction = |(row, most): (usize, &Option<f64>)| most.filter(|_| total[row] > 0).map(|m| m / to_f64(total[row]));
+    let most = listed.iter().enumerate().filter_map(fraction).fold(0.0, f64::max).min(1.0);
+    let queues = case.snapshot.state.queues().iter().enumerate().skip(1);
+    let children = queues.filter(|(_, q)| q.parent == queue).map(|(row, _)| right(case, QueueIdx::of(row), total));
+    let mut sum = vec![0.0; total.len()];
+    for child in children {
+        sum.iter_mut().zip(child).for_each(|(all, part)| *all += part);
+    }
+    let own = |row: usize| listed[row].unwrap_or_else(|| (most * to_f64(total[row])).floor());
+    (0..total.len()).map(|row| if plain(row).is_some() { own(row) } else { own(row).max(sum[row]) }).collect()
 }
 
 #[allow(clippy::cast_precision_loss)]

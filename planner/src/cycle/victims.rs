@@ -348,6 +348,9 @@ impl Cycle<'_> {
         let mut fits = None;
         for step in steps {
             let level = if step.whole { Level::Gone } else { Level::Floor };
+            if !self.may_still_take(job, &prey[step.prey], levels[step.prey]) {
+                continue;
+            }
             self.set_level(prey, &mut levels, step.prey, level);
             room.set_free(&self.freed_nodes(prey, step.prey, start, start + spec.window()));
             taken.push(step.prey);
@@ -401,6 +404,20 @@ impl Cycle<'_> {
         }
         let grace = victims.iter().map(|v| self.spec(v.job).grace).max().unwrap_or(Span::ZERO);
         Some(Cleared { victims, start: self.now() + grace, placement: found.placement })
+    }
+
+    /// Whether another queue is still above its right after what was taken from it before: several small bites must not
+    /// take it below. (Sparing others later only leaves it more.)
+    fn may_still_take(&mut self, taker: JobIdx, prey: &Prey, level: Level) -> bool {
+        let (spec, theirs) = (self.spec(taker), self.spec(prey.job));
+        if theirs.queue == spec.queue {
+            return true;
+        }
+        let seats = if level == Level::Floor { prey.floor_seats.as_ref().unwrap_or(&prey.seats) } else { &prey.seats };
+        let (demand, held) = (self.demand(taker), self.tally(&theirs, seats));
+        let private_start = self.job(taker).waiting().and_then(|w| w.private_start).is_some_and(|t| t <= self.now());
+        let taker = Taker { queue: spec.queue, demand: &demand.plain, private_start };
+        self.shares.may_reclaim(&taker, theirs.queue, &held) != Reclaim::No
     }
 
     fn longest_grace(&self, prey: &[Prey], steps: &[Step]) -> Span {
