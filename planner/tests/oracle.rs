@@ -8,8 +8,8 @@
 mod place_support;
 
 use berth_planner::ids::{DomainIdx, NodeIdx, PoolIdx};
-use berth_planner::job::{Communication, JobSpec, Placement};
-use berth_planner::place::{Ask, NoFit, candidates, fits, place};
+use berth_planner::job::{Communication, JobSpec, Placement, Seat};
+use berth_planner::place::{Ask, NoFit, candidates, extend, fits, place, replace};
 use berth_planner::room::{FixedRoom, Room};
 use berth_planner::shape::NodeSet;
 use berth_planner::time::Time;
@@ -493,6 +493,103 @@ fn no_answer_uses_more_domains_than_the_exact_solver() {
         }
     }
     eprintln!("law 11: {all} instances, {several} in several domains");
+}
+
+/// Nodes that a gang at `placement` may grow to, by the law and not by the planner.
+fn reach(world: &World, spec: &JobSpec, placement: &Placement) -> Vec<NodeIdx> {
+    let topology = &world.topology;
+    let first = placement.seats[0].node;
+    let pool = topology.pool(topology.pool_of(first));
+    let all = (0..topology.node_count()).map(NodeIdx::of);
+    match &spec.locality.required {
+        None if spec.communication == Communication::Independent => all.collect(),
+        None => all.filter(|n| topology.pool_of(*n) == topology.pool_of(first)).collect(),
+        Some(level) => {
+            let same = |n: &NodeIdx| {
+                *n == first
+                    || (topology.pool_of(*n) == topology.pool_of(first)
+                        && pool.depth_of(level).is_some_and(|d| {
+                            topology.domain_at(first, d).is_some()
+                                && topology.domain_at(*n, d) == topology.domain_at(first, d)
+                        }))
+            };
+            all.filter(same).collect()
+        }
+    }
+}
+
+#[test]
+fn growth_finds_room_exactly_where_the_laws_leave_some() {
+    let (mut grown, mut full) = (0u64, 0u64);
+    for number in 0..cases() {
+        let (world, spec, sizes, salt) = instance(number);
+        let mut room = room(&world, salt);
+        let Ok(found) = place(&room, &ask(&spec, &sizes)) else { continue };
+        for seat in &found.placement.seats {
+            room.take(seat.node, spec.roles[usize::from(seat.role)].shape, 1);
+        }
+        let row = (salt % spec.roles.len() as u64) as usize;
+        let (role, step) = (&spec.roles[row], spec.roles[row].step());
+        let reach = reach(&world, &spec, &found.placement);
+        let cell = |n: &NodeIdx| match &role.slice {
+            None => 0,
+            Some(slice) => {
+                let pool = world.topology.pool(world.topology.pool_of(*n));
+                let depth = pool.depth_of(&slice.within);
+                depth.map_or(1 << 40 | u64::from(n.0), |d| cell_at(&world.topology, *n, d))
+            }
+        };
+        let mut sums: HashMap<u64, u32> = HashMap::new();
+        for node in &reach {
+            *sums.entry(cell(node)).or_default() += room.pods(*node, role.shape);
+        }
+        let some = sums.values().any(|pods| *pods >= step);
+        let nodes = extend(&room, &spec, &found.placement, row, step, None);
+        assert_eq!(nodes.is_some(), some, "instance {number}");
+        let Some(nodes) = nodes else {
+            full += 1;
+            continue;
+        };
+        let mut larger = sizes.clone();
+        larger[row] += step;
+        let mut seats = found.placement.seats.clone();
+        seats.extend((sizes[row]..).zip(&nodes).map(|(index, node)| Seat { role: row as u8, index, node: *node }));
+        seats.sort_unstable();
+        check(&world, &spec, &larger, &Placement { seats }, None);
+        grown += 1;
+    }
+    eprintln!("growth: {grown} grew, {full} had no room");
+    assert!(grown * 20 > cases() && full * 20 > cases());
+}
+
+#[test]
+fn repair_keeps_every_law_and_uses_no_lost_node() {
+    let mut repaired = 0u64;
+    for number in 0..cases() {
+        let (world, spec, sizes, salt) = instance(number);
+        let Ok(found) = place(&room(&world, salt), &ask(&spec, &sizes)) else { continue };
+        let nodes = found.placement.nodes();
+        let lost = nodes[(salt % nodes.len() as u64) as usize];
+        let mut free = world.free.clone();
+        free[lost.row()].0.iter_mut().for_each(|a| *a = 0);
+        let mut room = FixedRoom::new(&world.topology, &world.shapes, free);
+        let rank = |s: &Seat| spec.first_rank(usize::from(s.role)) + s.index;
+        let (gone, kept): (Vec<Seat>, Vec<Seat>) = found.placement.seats.iter().partition(|s| s.node == lost);
+        for seat in &kept {
+            room.take(seat.node, spec.roles[usize::from(seat.role)].shape, 1);
+        }
+        let ranks: Vec<u32> = gone.iter().map(rank).collect();
+        let Some(swaps) = replace(&room, &spec, &found.placement, &ranks) else { continue };
+        assert_eq!(swaps.iter().map(|s| s.0).collect::<Vec<_>>(), ranks, "instance {number}: every lost rank once");
+        assert!(swaps.iter().all(|s| s.1 != lost), "instance {number}: the lost node again");
+        let mut seats = kept;
+        seats.extend(gone.iter().zip(&swaps).map(|(seat, (_, node))| Seat { node: *node, ..*seat }));
+        seats.sort_unstable();
+        check(&world, &spec, &sizes, &Placement { seats }, None);
+        repaired += 1;
+    }
+    eprintln!("repair: {repaired} repaired");
+    assert!(repaired * 30 > cases(), "too few repairs: {repaired}");
 }
 
 #[test]

@@ -383,3 +383,84 @@ fn candidates_are_the_required_domains_of_every_pool_that_has_the_level() {
         assert_eq!(fits(&room, &ask(&spec, &[2]), domain), Err(NoFit::Proved));
     }
 }
+
+#[test]
+fn members_that_do_not_talk_take_the_smallest_nodes_first() {
+    let mut world = World::racks(&[], &[("", &[2, 1, 1])]);
+    let (small, large) = (world.shape(&[1]), world.shape(&[2]));
+    let mut spec = job(vec![role("a", small, 2)]);
+    spec.communication = Communication::Independent;
+    let mut room = world.room();
+    let found = placed(&room, &spec).unwrap();
+    assert_eq!(world.names(&found.placement), ["-n1", "-n2"]);
+    for seat in &found.placement.seats {
+        room.take(seat.node, small, 1);
+    }
+    assert!(placed(&room, &job(vec![role("b", large, 1)])).is_ok());
+}
+
+#[test]
+fn a_gang_on_one_node_of_unknown_path_grows_only_there() {
+    let mut world = World::new(&[pool("main", &["rack"])], &[(0, "", "lost", &[3]), (0, "a", "n", &[8])]);
+    let worker = world.shape(&[1]);
+    let spec = required(job(vec![role("w", worker, 2)]), "rack");
+    let seat = |index| Seat { role: 0, index, node: world.node("lost") };
+    let current = Placement { seats: vec![seat(0), seat(1)] };
+    let mut room = world.room();
+    room.take(world.node("lost"), worker, 2);
+    assert_eq!(extend(&room, &spec, &current, 0, 1, None), Some(vec![world.node("lost")]));
+    room.take(world.node("lost"), worker, 1);
+    assert_eq!(extend(&room, &spec, &current, 0, 1, None), None);
+}
+
+#[test]
+fn growth_takes_the_own_nodes_then_the_own_rack_then_the_own_block() {
+    let racks: [(&str, &[i64]); 3] = [("x/a", &[2, 1]), ("x/b", &[1]), ("y/c", &[9])];
+    let mut world = World::racks(&["block", "rack"], &racks);
+    let worker = world.shape(&[1]);
+    let spec = job(vec![role("w", worker, 1)]);
+    let current = Placement { seats: vec![Seat { role: 0, index: 0, node: world.node("x-a-n1") }] };
+    let mut room = world.room();
+    room.take(world.node("x-a-n1"), worker, 1);
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        let node = extend(&room, &spec, &current, 0, 1, None).unwrap()[0];
+        room.take(node, worker, 1);
+        order.push(world.topology.node_name(node).to_string());
+    }
+    assert_eq!(order, ["x-a-n0", "x-a-n0", "x-b-n0", "y-c-n0"]);
+    let only_own_rack = world.topology.innermost(world.node("x-a-n0"));
+    assert_eq!(extend(&room, &spec, &current, 0, 1, Some(only_own_rack)), None);
+}
+
+#[test]
+fn the_loss_is_the_integral_it_claims_to_be() {
+    // Three nodes, free from 0, 30 minutes and never; the job runs one hour. c(t) is 1, then 2.
+    let mut world = World::racks(&["rack"], &[("a", &[1, 1, 1])]);
+    let worker = world.shape(&[1]);
+    let mut room = world.room();
+    room.set_wholly_free_at(world.node("a-n1"), Time::from_secs(HOUR / 2));
+    room.set_wholly_free_at(world.node("a-n2"), Time::NEVER);
+    let half = i128::from(HOUR / 2) * 1_000_000;
+    // One pod goes to the node that never frees: nothing is broken.
+    assert_eq!(placed(&room, &job(vec![role("w", worker, 1)])).unwrap().loss.0, 0);
+    // Two: that one and the node that frees half way: there c is 2 and k 1, 4 - 1.
+    assert_eq!(placed(&room, &job(vec![role("w", worker, 2)])).unwrap().loss.0, 3 * half);
+    // Three: k is 1 then 2, so 1 - 0 in the first half and 4 - 0 in the second.
+    assert_eq!(placed(&room, &job(vec![role("w", worker, 3)])).unwrap().loss.0, half + 4 * half);
+}
+
+#[test]
+fn an_elastic_gang_starts_where_it_can_grow_in_one_block() {
+    // The floor fits rack x/a, the tightest, but only block y has room for all that the gang may become.
+    let racks: [(&str, &[i64]); 4] = [("x/a", &[1; 4]), ("x/b", &[0; 4]), ("y/a", &[1; 5]), ("y/b", &[1; 5])];
+    let mut world = World::racks(&["block", "rack"], &racks);
+    let worker = world.shape(&[1]);
+    let mut spec = job(vec![role("w", worker, 8)]);
+    spec.roles[0].floor = 4;
+    let found = placed(&world.room(), &spec).unwrap();
+    assert_eq!(by_prefix(&world.names(&found.placement)), [("y-a".into(), 4)]);
+    spec.roles[0].replicas = 4;
+    let found = placed(&world.room(), &spec).unwrap();
+    assert_eq!(by_prefix(&world.names(&found.placement)), [("x-a".into(), 4)]);
+}

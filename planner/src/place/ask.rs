@@ -67,6 +67,8 @@ pub(crate) struct Kind {
     pub(crate) within: Option<Arc<str>>,
     /// Pods wanted in all.
     pub(crate) pods: u32,
+    /// Pods that it may grow to.
+    pub(crate) most: u32,
     /// Roles of this kind with their pods, in role order.
     pub(crate) roles: Vec<(u8, u32)>,
 }
@@ -84,9 +86,13 @@ pub(crate) fn kinds(spec: &JobSpec, sizes: &[u32]) -> Vec<Kind> {
         match kinds.iter_mut().find(|k| k.shape == role.shape && k.slice == size && k.within == within) {
             Some(kind) => {
                 kind.pods += pods;
+                kind.most += role.replicas.max(pods);
                 kind.roles.push((row, pods));
             }
-            None => kinds.push(Kind { shape: role.shape, slice: size, within, pods, roles: vec![(row, pods)] }),
+            None => {
+                let (most, roles) = (role.replicas.max(pods), vec![(row, pods)]);
+                kinds.push(Kind { shape: role.shape, slice: size, within, pods, most, roles });
+            }
         }
     }
     kinds

@@ -105,7 +105,7 @@ pub(crate) fn best_part<R: Room>(
     let mut best: Option<Choice> = None;
     let mut budget = COMPARED_NODES;
     for (_, part) in fitting {
-        let choice = inside(quest, part, kind, pods)?;
+        let Some(choice) = inside(quest, part, kind, pods) else { continue };
         if best.as_ref().is_none_or(|b| choice.worth < b.worth) {
             best = Some(choice);
         }

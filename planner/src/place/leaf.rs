@@ -13,6 +13,9 @@ use crate::room::Room;
 /// has few rivals, and a decision must not sort thousands of nodes.
 const SORTED_AT_MOST: usize = 2048;
 
+/// Steps of the careful choice of fewest nodes at most; beyond it the largest nodes are taken. About a millisecond.
+const FEWEST_STEPS: usize = 1 << 17;
+
 /// A node that holds at least one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Spot {
@@ -20,7 +23,8 @@ struct Spot {
     overlap: i64,
     promised: bool,
     health: u8,
-    /// Holes: the smallest first. Whole nodes: the largest first, so that fewest are broken.
+    /// Holes: the smallest first. Whole nodes: the largest first, so that fewest are broken, except for pods that do not
+    /// talk: they take the smallest first throughout.
     size_order: u32,
     node: NodeIdx,
     pods: u32,
@@ -77,7 +81,6 @@ impl Leaf {
             leaf.sum += overlap;
             let pods = if overlap > bar { 0 } else { quest.node_cap(node, kind) };
             if pods > 0 {
-                // Whoever ignores topology fills the smallest holes and leaves the large ones to others.
                 let size_order = if quest.is_whole(node) && !quest.flat { u32::MAX - pods } else { pods };
                 let (promised, health) = (quest.room.promised(node), quest.room.health(node));
                 leaf.spots.push(Spot { overlap, promised, health, size_order, node, pods });
@@ -170,6 +173,10 @@ impl Leaf {
         let mut rest: Vec<u32> = self.spots.iter().map(|s| s.pods).collect();
         rest.sort_unstable_by(|a, b| b.cmp(a));
         let mut slots = count_down(&rest, pods);
+        if slots * self.spots.len() > FEWEST_STEPS {
+            self.spots.sort_unstable_by_key(|s| (std::cmp::Reverse(s.pods), *s));
+            return take_in_order(&self.spots, pods);
+        }
         let mut left = pods;
         let mut taken = Vec::with_capacity(slots);
         for spot in &self.spots {
@@ -207,6 +214,20 @@ impl Leaf {
         }
         Loss(loss)
     }
+}
+
+/// Takes pods off spots in their order.
+fn take_in_order(spots: &[Spot], pods: u32) -> Vec<(Spot, u32)> {
+    let mut left = pods;
+    let mut taken = Vec::new();
+    for spot in spots {
+        if left == 0 {
+            break;
+        }
+        taken.push((*spot, spot.pods.min(left)));
+        left -= spot.pods.min(left);
+    }
+    taken
 }
 
 /// How many of the largest sizes (given in falling order) make up `pods`; all if they do not.

@@ -27,15 +27,29 @@ pub(crate) fn wants<R: Room>(quest: &Quest<'_, R>) -> Counts {
 
 /// Everything inside one domain of the wanted level, or on one node outside all of them.
 fn in_one_domain<R: Room>(quest: &Quest<'_, R>, areas: &[Area]) -> Best {
-    let mut parts: Vec<(u64, Part)> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     for area in areas {
         gather(quest, area.domain, &mut parts);
     }
-    parts.sort_unstable();
+    let all = parts.len();
+    quest.keep_roomiest(&mut parts);
+    let best = in_one_of(quest, &mut parts);
+    if best.choice.is_some() || parts.len() == all {
+        return best;
+    }
+    // None of the roomiest holds the floor: any will do.
+    parts.clear();
+    areas.iter().for_each(|area| gather(quest, area.domain, &mut parts));
+    in_one_of(quest, &mut parts)
+}
+
+/// The best of these parts that holds everything, the tightest tried first.
+fn in_one_of<R: Room>(quest: &Quest<'_, R>, parts: &mut [Part]) -> Best {
+    parts.sort_unstable_by_key(|part| (quest.part_free(*part, 0), *part));
     let mut best = Best::default();
     let mut budget = COMPARED_NODES;
     let mut hard = Vec::new();
-    for (_, part) in parts {
+    for part in parts.iter().copied() {
         let found = match part {
             Part::Node(node) => one_node(quest.room, quest.kinds, node).then(|| all_on(quest, node)),
             Part::Domain(domain) => {
@@ -66,18 +80,18 @@ fn in_one_domain<R: Room>(quest: &Quest<'_, R>, areas: &[Area]) -> Best {
 }
 
 /// Domains of the wanted level, and nodes outside them, in which each kind would fit on its own.
-fn gather<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, out: &mut Vec<(u64, Part)>) {
+fn gather<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, out: &mut Vec<Part>) {
     if !quest.may_hold(domain) {
         return;
     }
     if quest.domain(domain).depth >= quest.wanted {
-        out.push((quest.part_free(Part::Domain(domain), 0), Part::Domain(domain)));
+        out.push(Part::Domain(domain));
         return;
     }
     for part in quest.parts(domain) {
         match part {
             Part::Domain(child) => gather(quest, child, out),
-            Part::Node(_) => out.push((quest.part_free(part, 0), part)),
+            Part::Node(_) => out.push(part),
         }
     }
 }

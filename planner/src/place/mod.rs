@@ -12,6 +12,7 @@ mod independent;
 mod layout;
 mod leaf;
 mod mixed;
+mod near;
 mod pack;
 mod quality;
 mod quest;

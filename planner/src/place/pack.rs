@@ -153,7 +153,8 @@ impl<'q, 'a, R: Room> Greedy<'q, 'a, R> {
     fn ordered(&self, domain: DomainIdx, kind: usize, want: u32) -> Vec<NodeIdx> {
         let quest = self.quest;
         let key = |node: NodeIdx, pods: u32| {
-            let fewest = if quest.near || quest.is_whole(node) { u32::MAX - pods.min(want) } else { pods };
+            let fewest =
+                if quest.near || (quest.is_whole(node) && !quest.flat) { u32::MAX - pods.min(want) } else { pods };
             let used = self.rests.contains_key(&node);
             let room = quest.room;
             (!used, quest.near.then_some(fewest), quest.overlap(node), room.promised(node), room.health(node), fewest)

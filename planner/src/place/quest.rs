@@ -197,6 +197,31 @@ impl<'a, R: Room> Quest<'a, R> {
         nodes.first().and_then(parent).is_some_and(|first| nodes.iter().all(|n| parent(n) == Some(first)))
     }
 
+    /// Keeps of equal parts those with the narrowest domain around that has room for all a gang may grow to.
+    pub(crate) fn keep_roomiest(&self, parts: &mut Vec<Part>) {
+        if parts.len() < 2 || self.kinds.iter().all(|k| k.most <= k.pods) {
+            return;
+        }
+        let reach = |part: &Part| {
+            let mut at = match part {
+                Part::Domain(domain) => Some(*domain),
+                Part::Node(node) => Some(self.topology().innermost(*node)),
+            };
+            let mut levels = u8::from(matches!(part, Part::Node(_)));
+            while let Some(domain) = at.filter(|d| !self.could_grow_in(*d)) {
+                at = self.domain(domain).parent;
+                levels += 1;
+            }
+            levels
+        };
+        let least = parts.iter().map(reach).min();
+        parts.retain(|part| Some(reach(part)) == least);
+    }
+
+    fn could_grow_in(&self, domain: DomainIdx) -> bool {
+        self.kinds.iter().all(|kind| self.room.pods_in(domain, kind.shape) >= u64::from(kind.most))
+    }
+
     /// Whether each kind on its own fits in a domain: no answer is certain, and cheap.
     pub(crate) fn may_hold(&self, domain: DomainIdx) -> bool {
         (0..self.kinds.len()).all(|kind| self.cap(domain, kind) >= u64::from(self.kinds[kind].pods))

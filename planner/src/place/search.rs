@@ -1,7 +1,6 @@
 //! The order of a decision: which domains may hold the job, the fewest domains, the least broken of them.
 
 use super::ask::{Ask, Found, Kind, Loss, NoFit, kinds};
-use super::candidates::candidates;
 use super::descend::Choice;
 use super::independent::best_independent;
 use super::layout::seats;
@@ -13,7 +12,7 @@ use super::uniform::best_uniform;
 use crate::ids::{DomainIdx, PoolIdx};
 use crate::job::Communication;
 use crate::room::Room;
-use crate::topology::{Depth, Topology};
+use crate::topology::{Depth, NODE_LEVEL, Topology};
 
 /// A domain that may hold the gang: one of the required level, or a part of one.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +89,7 @@ fn found(topology: &Topology, kinds: &[Kind], domains: u32, mut choice: Choice) 
 /// The best place inside one pool, over all pools.
 pub(crate) fn best_of_all<R: Room>(room: &R, ask: &Ask<'_>, kinds: &[Kind]) -> Best {
     let mut best = on_one_node(room, ask, kinds);
-    if best.choice.is_some() && kinds.iter().map(|k| k.pods).sum::<u32>() == 1 {
+    if best.choice.is_some() && (is_alone(kinds) || counts_nodes(ask)) {
         return best;
     }
     let areas = areas(room.topology(), ask);
@@ -104,6 +103,16 @@ pub(crate) fn best_of_all<R: Room>(room: &R, ask: &Ask<'_>, kinds: &[Kind]) -> B
     best
 }
 
+fn is_alone(kinds: &[Kind]) -> bool {
+    kinds.iter().map(|k| k.pods).sum::<u32>() == 1
+}
+
+/// Whether nodes are the domains that the job wants fewest of: then one node is the best there is.
+fn counts_nodes(ask: &Ask<'_>) -> bool {
+    let locality = &ask.spec.locality;
+    locality.preferred.as_ref().or(locality.required.as_ref()).is_some_and(|level| &**level == NODE_LEVEL)
+}
+
 fn pool_of<R: Room>(room: &R, area: Area) -> PoolIdx {
     room.topology().domain(area.domain).pool
 }
@@ -112,7 +121,7 @@ fn pool_of<R: Room>(room: &R, area: Area) -> PoolIdx {
 /// anything.
 fn on_one_node<R: Room>(room: &R, ask: &Ask<'_>, kinds: &[Kind]) -> Best {
     let topology = room.topology();
-    let alone = kinds.iter().map(|k| k.pods).sum::<u32>() == 1;
+    let alone = is_alone(kinds);
     let mut best: Option<(super::single::OneNode, Quest<'_, R>)> = None;
     for (root, pool) in scopes(topology, ask.within) {
         let quest = Quest::new(room, ask, kinds, pool);
@@ -141,23 +150,29 @@ fn scopes(topology: &Topology, within: Option<DomainIdx>) -> Vec<(DomainIdx, Poo
 }
 
 /// The domains of the required level, cut to the domain asked for.
-pub(crate) fn areas(topology: &Topology, ask: &Ask<'_>) -> Vec<Area> {
+fn areas(topology: &Topology, ask: &Ask<'_>) -> Vec<Area> {
     let required = |pool: PoolIdx| match &ask.spec.locality.required {
         None => Some(Depth::ROOT),
         Some(level) => topology.pool(pool).depth_of(level),
     };
-    let known = |domain: &DomainIdx| required(topology.domain(*domain).pool) == Some(topology.domain(*domain).depth);
-    let all = candidates(topology, ask.spec).into_iter().filter(known);
-    let Some(within) = ask.within else { return all.map(|domain| Area { domain }).collect() };
-    let inside =
-        |outer: DomainIdx, inner: DomainIdx| topology.ancestor_at(inner, topology.domain(outer).depth) == Some(outer);
-    all.filter_map(|domain| {
-        if inside(domain, within) {
-            return Some(Area { domain: within });
+    let mut areas = Vec::new();
+    for (root, pool) in scopes(topology, ask.within) {
+        // Single nodes are no domains of the tree; they are looked at on their own.
+        if let Some(depth) = required(pool).filter(|depth| *depth < topology.pool(pool).node_depth()) {
+            add_areas(topology, root, depth, &mut areas);
         }
-        inside(within, domain).then_some(Area { domain })
-    })
-    .collect()
+    }
+    areas
+}
+
+/// Adds a domain at or below a depth, or its domains at that depth.
+fn add_areas(topology: &Topology, domain: DomainIdx, depth: Depth, areas: &mut Vec<Area>) {
+    let here = topology.domain(domain);
+    if here.depth >= depth {
+        areas.push(Area { domain });
+    } else {
+        here.child_range().for_each(|child| add_areas(topology, child, depth, areas));
+    }
 }
 
 /// Whether the job fits inside one domain: the same answer as [`place`] within it, without choosing.

@@ -16,6 +16,7 @@ pub(crate) fn best_uniform<R: Room>(quest: &Quest<'_, R>, areas: &[Area]) -> Bes
         gather(quest, area.domain, u64::from(pods), &mut parts);
     }
     let mut best = Best::default();
+    quest.keep_roomiest(&mut parts);
     if !parts.is_empty() {
         best.offer(1, best_part(quest, parts.into_iter(), 0, pods));
         return best;
