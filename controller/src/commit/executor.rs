@@ -236,7 +236,7 @@ impl Executor {
         answer
     }
 
-    async fn read<T: DeserializeOwned + Clone + Debug>(
+    pub(super) async fn read<T: DeserializeOwned + Clone + Debug>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Fault> {

@@ -130,6 +130,15 @@ impl Executor {
         self.write("patch", "TrainingJob", request).await.map(Arc::new)
     }
 
+    /// Reads a job from the server itself.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn read_job(&self, job: &TrainingJob) -> Result<Arc<TrainingJob>, Fault> {
+        let api: Api<TrainingJob> = self.api(job.metadata.namespace.as_deref().unwrap_or_default());
+        self.read(async { api.get(&job.name_any()).await }).await.map(Arc::new)
+    }
+
     /// Deletes exactly this object (a finished job whose time is over, an old Berth).
     ///
     /// # Errors

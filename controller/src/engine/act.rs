@@ -56,6 +56,9 @@ impl Engine {
             }
         };
         if launched {
+            if matches!(action, Action::Start { .. } | Action::Resize { .. } | Action::Stop { .. }) {
+                self.settle_use(action.job(), now);
+            }
             self.world.state.apply(action, now);
             if let Action::Start { job, .. } = action {
                 self.world.state.update_job(*job, now, |j| {
@@ -67,6 +70,12 @@ impl Engine {
             self.stale.insert(subject.key);
         }
         launched
+    }
+
+    /// Decayed use is integrated up to each change of use: between two changes it is constant.
+    pub(super) fn settle_use(&mut self, row: JobIdx, now: Time) {
+        let Some((queue, user)) = self.world.state.job(row).map(|j| (j.spec.queue, j.spec.user.clone())) else { return };
+        planner::share::settle(&mut self.world.state, queue, &user, now, self.policy.share_half_life);
     }
 
     fn subject(&self, row: JobIdx, now: Time) -> Option<Subject> {

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::commit::writes::{Kind, StatusWrite, Target};
 use crate::status::stamp;
 use crds::names::conditions;
-use crds::v1alpha1::{LevelStatus, NODE_LEVEL, QueueStatus, TopologyStatus};
+use crds::v1alpha1::{LevelStatus, NODE_LEVEL, QueueStatus, TopologyStatus, UserUse};
 use crds::{Code, Queue, ResourceList, Topology};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time as MetaTime};
@@ -14,7 +14,7 @@ use planner::state::Tally;
 use planner::topology::Depth;
 use planner::{PoolIdx, QueueIdx, Span, Time};
 use std::sync::Arc;
-use translate::queue::key_text;
+use translate::queue::{decayed_usage, key_text};
 
 /// Between two writes of one object's figures.
 const PAUSE: Span = Span::from_secs(2);
@@ -92,11 +92,19 @@ impl Engine {
             lent: self.list(&report.lent),
             gpus: Some(self.gpus(queue, report)),
             fair_share: Some((report.share * 1000.0).round() / 1000.0),
+            decayed_usage: decayed_usage(&state.queue(row).decayed, &state.resources),
+            users: self.users(row),
             pending_jobs: number(pending),
             running_jobs: number(usize::try_from(state.queue_running(row)).unwrap_or(0)),
             reserved_jobs: number(reserved.count()),
             ..known
         }
+    }
+
+    fn users(&self, row: QueueIdx) -> Vec<UserUse> {
+        let table = &self.world.state.resources;
+        let named = self.world.state.queue(row).users.iter().filter(|(name, _)| &***name != planner::share::POOLED);
+        named.map(|(name, rows)| UserUse { name: name.to_string(), usage: decayed_usage(rows, table) }).collect()
     }
 
     fn list(&self, tally: &Tally) -> ResourceList {

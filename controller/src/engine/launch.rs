@@ -47,6 +47,8 @@ const AVOIDED_FIRST: Span = Span::from_secs(300);
 const AVOIDED_MAX: Span = Span::from_secs(3600);
 /// Tries of a status that must be written before its operation.
 const STATUS_TRIES: u32 = 5;
+/// Tries of a finalizer on a job that others write too.
+const FINALIZER_TRIES: u32 = 4;
 
 impl Engine {
     /// Begins an operation of a job that has none under way.
@@ -143,6 +145,7 @@ impl Engine {
             return;
         }
         let Some(row) = self.world.state.find_job(key) else { return };
+        self.settle_use(row, now);
         self.world.state.update_job(row, now, |job| {
             if let Phase::Running(running) = &mut job.phase {
                 let placement = std::mem::take(&mut running.placement);
@@ -315,17 +318,38 @@ async fn fly(
         }
     }
     let takes_room = matches!(operation.journal, Journal::Create(_)) || !operation.create.is_empty();
-    let current = seen.clone().unwrap_or_else(|| job.clone());
-    let has = current.metadata.finalizers.iter().flatten().any(|f| f == finalizers::JOB);
-    if takes_room && !has && current.metadata.deletion_timestamp.is_none() {
-        let mut all = current.metadata.finalizers.clone().unwrap_or_default();
-        all.push(finalizers::JOB.to_owned());
-        match executor.set_job_finalizers(&current, &all).await {
-            Ok(job) => seen = Some(job),
+    if takes_room {
+        match with_finalizer(executor, seen.clone().unwrap_or_else(|| job.clone())).await {
+            Ok(Some(job)) => seen = Some(job),
+            Ok(None) => {}
             Err(fault) => return (not_begun(&fault), seen),
         }
     }
     (executor.run(operation).await, seen)
+}
+
+/// The job with our finalizer, if it had to be set: before anything of it exists.
+async fn with_finalizer(executor: &Executor, mut job: Arc<TrainingJob>) -> Result<Option<Arc<TrainingJob>>, Fault> {
+    for _ in 0..FINALIZER_TRIES {
+        let has = job.metadata.finalizers.iter().flatten().any(|f| f == finalizers::JOB);
+        if has || job.metadata.deletion_timestamp.is_some() {
+            return Ok(None);
+        }
+        let mut all = job.metadata.finalizers.clone().unwrap_or_default();
+        all.push(finalizers::JOB.to_owned());
+        match executor.set_job_finalizers(&job, &all).await {
+            // Somebody changed the job meanwhile: most often we, its status.
+            Err(Fault::Conflict) => {
+                let read = executor.read_job(&job).await?;
+                if read.metadata.uid != job.metadata.uid {
+                    return Err(Fault::Conflict);
+                }
+                job = read;
+            }
+            written => return written.map(Some),
+        }
+    }
+    Err(Fault::Conflict)
 }
 
 async fn first_the_status(

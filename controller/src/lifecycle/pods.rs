@@ -56,6 +56,7 @@ pub fn making(
     let known = world.records.get(key).is_some_and(|r| r.companions_made);
     if !known && !making.pods.is_empty() {
         making.companions.extend(objects::service(job)?.map(|s| Companion::Service(Arc::new(s))));
+        making.companions.extend(super::keys::ssh_secret(job).map(|s| Companion::Secret(Arc::new(s))));
         making.companions.extend(objects::hosts(job, &stored)?.map(|c| Companion::ConfigMap(Arc::new(c))));
     }
     Ok(making)
