@@ -176,7 +176,7 @@ impl<'q, 'a, R: Room> Tables<'q, 'a, R> {
         let by = slice(self.major);
         let keep = |key: usize| {
             let counts = self.counts(key, 0);
-            self.minors.iter().all(|k| counts[*k] % slice(*k) == 0)
+            self.minors.iter().all(|k| counts[*k].is_multiple_of(slice(*k)))
         };
         let cut = |frontier: Frontier| prune(frontier.into_iter().map(|(c, m)| (c, whole(m, by))).collect());
         table.into_iter().filter(|(key, _)| keep(*key)).map(|(key, frontier)| (key, cut(frontier))).collect()

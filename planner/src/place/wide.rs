@@ -81,13 +81,13 @@ fn nested<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, kind: usize, pods: u
         }
         cost += Cost::from(count as u64) * unit(quest.wanted, Depth(depth));
         above = chosen;
-        chosen = if tight { tight_last(offered, count, pods) } else { offered[..count].to_vec() };
+        chosen = if tight { tight_last(&offered, count, pods) } else { offered[..count].to_vec() };
     }
     Some(Plan { cost, shares: by_parent(quest, &above, &chosen, pods) })
 }
 
 /// The largest parts, but in place of the last one the tightest that holds the rest.
-fn tight_last(sized: Sized, count: usize, pods: u32) -> Sized {
+fn tight_last(sized: &Sized, count: usize, pods: u32) -> Sized {
     let (head, tail) = sized.split_at(count.saturating_sub(1));
     let left = pods - head.iter().map(|p| p.0).sum::<u32>().min(pods);
     let last = tail.iter().rev().find(|p| p.0 >= left).or(tail.first());
@@ -119,12 +119,12 @@ fn largest<R: Room>(quest: &Quest<'_, R>, domain: DomainIdx, kind: usize, pods: 
     let mut parts = vec![Part::Domain(domain)];
     let mut above = Vec::new();
     for _ in quest.domain(domain).depth.0..quest.wanted.0 {
-        above = std::mem::replace(&mut parts, Vec::new());
+        above = std::mem::take(&mut parts);
         parts = below(quest, &above);
     }
     let offered = sized(quest, parts.into_iter(), kind);
     let count = count_down(&offered.iter().map(|p| p.0).collect::<Vec<u32>>(), pods);
-    let chosen = tight_last(offered, count, pods);
+    let chosen = tight_last(&offered, count, pods);
     let above: Sized = above.into_iter().map(|part| (0, part)).collect();
     let cost = Cost::from(count as u64) * unit(quest.wanted, quest.wanted);
     Some(Plan { cost, shares: by_parent(quest, &above, &chosen, pods) })
