@@ -9,10 +9,8 @@ use std::path::PathBuf;
 
 /// A log's path; says so where it is missing.
 fn log(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("BERTH_TRACES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("BERTH_TRACES")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces"), PathBuf::from);
     let path = folder.join(name);
     if !path.exists() {
         eprintln!("SKIPPED: no {}; set BERTH_TRACES to the folder of the public logs", path.display());
@@ -39,7 +37,9 @@ fn lublin_without_backfill_is_as_published_to_the_digit() {
         ("lublin-2.swf", [("7842.47", "0.404"), ("787.89", "0.562"), ("698.34", "0.478")]),
     ] {
         let Some(trace) = log(name) else { return };
-        for (order, (slowdown, utilisation)) in [OrderRule::Fcfs, OrderRule::Sjf, OrderRule::F1].into_iter().zip(figures) {
+        for (order, (slowdown, utilisation)) in
+            [OrderRule::Fcfs, OrderRule::Sjf, OrderRule::F1].into_iter().zip(figures)
+        {
             let (mut slow, mut used) = (0.0, 0.0);
             for first in SEQUENCES {
                 let report = run(&ReplayOptions {
@@ -52,7 +52,11 @@ fn lublin_without_backfill_is_as_published_to_the_digit() {
                 slow += report.mean_bounded_slowdown / 10.0;
                 used += report.utilisation_to_last_start / 10.0;
             }
-            assert_eq!((format!("{slow:.2}"), format!("{used:.3}")), (slowdown.into(), utilisation.into()), "{name} {order:?}");
+            assert_eq!(
+                (format!("{slow:.2}"), format!("{used:.3}")),
+                (slowdown.into(), utilisation.into()),
+                "{name} {order:?}"
+            );
         }
     }
 }
