@@ -2,7 +2,7 @@
 
 use super::shorthand::{FailLine, Submission};
 use planner::{Span, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// One job's run, over all its incarnations.
 #[derive(Clone, Debug)]
@@ -12,6 +12,7 @@ pub struct Life {
     fails: VecDeque<FailLine>,
     started: Option<Time>,
     last: Span,
+    in_place: BTreeMap<u32, i32>,
     /// Raised by every start and stop: what was foreseen before is void.
     pub stamp: u64,
     /// When it was submitted.
@@ -50,6 +51,7 @@ impl Life {
             fails: submission.fails.iter().copied().collect(),
             started: None,
             last: Span::ZERO,
+            in_place: BTreeMap::new(),
             stamp: 0,
             submitted: submission.at,
             first_start: None,
@@ -96,6 +98,13 @@ impl Life {
     pub fn use_failure(&mut self) {
         self.fails.pop_front();
         self.stamp += 1;
+    }
+
+    /// A kubelet restarts the container of a rank at its place, if it may once more.
+    pub fn restart_in_place(&mut self, rank: u32, most: i32) -> bool {
+        let times = self.in_place.entry(rank).or_insert(0);
+        *times += 1;
+        *times <= most
     }
 
     /// The incarnation ends before its work is done: what its last checkpoint holds is kept. Answers with the work lost.

@@ -234,6 +234,12 @@ impl<'a> Runner<'a> {
         let (Some(job), Some(life)) = (self.store.jobs.get(key), self.lives.get_mut(key)) else { return Ok(()) };
         let seat = translate::job::seat_of_rank(job, i64::from(rank));
         let role = seat.and_then(|(row, _)| job.spec.roles.get(row)).map_or("", |r| r.name.as_str());
+        let role_spec = seat.and_then(|(row, _)| job.spec.roles.get(row));
+        let in_place = role_spec.and_then(|r| r.template.spec.as_ref()?.restart_policy.as_deref()) == Some("OnFailure");
+        if in_place && life.restart_in_place(rank, job.spec.failure_policy.max_restarts) {
+            self.foresee_life(key);
+            return Ok(());
+        }
         let decision = failure::decide(&job.spec.failure_policy, role, Some(code), life.restarts);
         if decision.counted {
             life.restarts += 1;
@@ -344,6 +350,7 @@ impl<'a> Runner<'a> {
                 };
                 self.operator.state.requeue(row, self.now, waiting);
                 self.store.set_phase(key, JobPhase::Pending);
+                self.gate.see_job(&self.store, key);
             }
             After::Suspend => {
                 self.operator.state.remove_job(row, self.now);
@@ -874,6 +881,7 @@ impl<'a> Runner<'a> {
             status.started_at = at;
             status.incarnation = incarnation;
         }
+        self.gate.see_job(&self.store, key);
         self.reasons.remove(key);
         self.foresee_life(key);
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const SLACK: f64 = 2.0;
 
 /// What does not hold of one assertion.
-pub fn hold(h: &History, assertion: &Value) -> Vec<String> {
+pub(crate) fn hold(h: &History, assertion: &Value) -> Vec<String> {
     let Some((kind, a)) = assertion.as_object().filter(|o| o.len() == 1).and_then(|o| o.iter().next()) else {
         return vec![format!("{assertion} is no assertion")];
     };

@@ -6,26 +6,26 @@ use simulator::scenario::{RunReport, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rank → (role, node).
-pub type Ranks = BTreeMap<u64, (String, String)>;
+pub(crate) type Ranks = BTreeMap<u64, (String, String)>;
 
 /// What happened.
-pub struct History {
+pub(crate) struct History {
     /// Events as JSON.
-    pub events: Vec<Value>,
+    pub(crate) events: Vec<Value>,
     /// Starts of each job: time and ranks.
-    pub starts: BTreeMap<String, Vec<(f64, Ranks)>>,
+    pub(crate) starts: BTreeMap<String, Vec<(f64, Ranks)>>,
     /// Stops of jobs that ran.
-    pub stops: Vec<Value>,
+    pub(crate) stops: Vec<Value>,
     /// State after each moment.
-    pub steps: Vec<(f64, BTreeMap<String, Ranks>)>,
+    pub(crate) steps: Vec<(f64, BTreeMap<String, Ranks>)>,
     /// Phase of each job at the end.
-    pub phases: BTreeMap<String, String>,
+    pub(crate) phases: BTreeMap<String, String>,
     labels: BTreeMap<String, BTreeMap<String, String>>,
     relabels: Vec<(f64, String, BTreeMap<String, Option<String>>)>,
 }
 
 impl History {
-    pub fn of(scenario: &Scenario, report: &RunReport) -> Self {
+    pub(crate) fn of(scenario: &Scenario, report: &RunReport) -> Self {
         let events = report.events.iter().map(|e| serde_json::to_value(e).expect("events are JSON")).collect();
         let labels =
             scenario.nodes.iter().map(|(name, node)| (name.clone(), node.metadata.labels.clone().unwrap_or_default()));
@@ -78,17 +78,17 @@ impl History {
     }
 
     /// Who runs where at a moment.
-    pub fn at(&self, t: f64) -> BTreeMap<String, Ranks> {
+    pub(crate) fn at(&self, t: f64) -> BTreeMap<String, Ranks> {
         self.steps.iter().rev().find(|(when, _)| *when <= t).map(|(_, s)| s.clone()).unwrap_or_default()
     }
 
     /// Events of a job of some kinds.
-    pub fn of_job<'a>(&'a self, job: &'a str, kinds: &'a [&str]) -> impl Iterator<Item = &'a Value> {
+    pub(crate) fn of_job<'a>(&'a self, job: &'a str, kinds: &'a [&str]) -> impl Iterator<Item = &'a Value> {
         self.events.iter().filter(move |e| e["job"] == job && kinds.contains(&e["event"].as_str().unwrap_or("")))
     }
 
     /// A node's values of some labels at a moment; the node itself where one is missing.
-    pub fn path(&self, node: &str, keys: &[String], t: f64) -> Vec<String> {
+    pub(crate) fn path(&self, node: &str, keys: &[String], t: f64) -> Vec<String> {
         let mut labels = self.labels.get(node).cloned().unwrap_or_default();
         for (_, _, set) in self.relabels.iter().filter(|(at, n, _)| *at <= t && n == node) {
             for (key, value) in set {
@@ -109,11 +109,11 @@ fn ranks(event: &Value) -> Ranks {
 }
 
 /// A JSON string's text, empty for anything else.
-pub fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or("").to_owned()
 }
 
 /// The distinct nodes of some ranks.
-pub fn nodes(ranks: &Ranks) -> BTreeSet<String> {
+pub(crate) fn nodes(ranks: &Ranks) -> BTreeSet<String> {
     ranks.values().map(|(_, node)| node.clone()).collect()
 }

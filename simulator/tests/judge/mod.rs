@@ -9,7 +9,7 @@ use simulator::brain::Brain;
 use simulator::scenario::{Scenario, run};
 
 /// Everything that does not hold in one scenario file; empty when all holds.
-pub fn judge_file(path: &std::path::Path) -> Vec<String> {
+pub(crate) fn judge_file(path: &std::path::Path) -> Vec<String> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(e) => return vec![format!("cannot be read: {e}")],
@@ -18,7 +18,7 @@ pub fn judge_file(path: &std::path::Path) -> Vec<String> {
 }
 
 /// The same for a text.
-pub fn judge(name: &str, text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn judge(name: &str, text: &str) -> Result<Vec<String>, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())?;
     let expect = documents.iter().find(|d| d["kind"] == "Expect").ok_or("has no document of kind Expect")?;
