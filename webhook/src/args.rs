@@ -21,8 +21,8 @@ pub struct Args {
     #[arg(long, env = "BERTH_WEBHOOK_LISTEN", default_value = "0.0.0.0:9443")]
     pub listen: SocketAddr,
     /// Where /healthz and /readyz are served, without TLS.
-    #[arg(long, env = "BERTH_WEBHOOK_HEALTH", default_value = "0.0.0.0:8081")]
-    pub health: SocketAddr,
+    #[arg(long, env = "BERTH_WEBHOOK_HEALTH_LISTEN", default_value = "0.0.0.0:8080")]
+    pub health_listen: SocketAddr,
     /// How the API server reaches us, such as https://127.0.0.1:9443. Absent: by the Service.
     #[arg(long, env = "BERTH_WEBHOOK_URL")]
     pub url: Option<String>,
@@ -47,9 +47,6 @@ pub struct Args {
     /// Make the webhook configurations where they do not exist yet, instead of waiting for them.
     #[arg(long, env = "BERTH_WEBHOOK_CREATE_CONFIGURATION")]
     pub create_configuration: bool,
-    /// Print the webhook configurations as YAML and end.
-    #[arg(long)]
-    pub print_configuration: bool,
     /// How logs look.
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 /// Longer than a healthy API server takes, and well below its patience with us.
-const READ_LIMIT: Duration = Duration::from_secs(3);
+const READ_LIMIT: Duration = Duration::from_secs(2);
 
 /// Reads what is missing into the cache. True if something was found.
 ///

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// A review holds two objects, each at most what etcd takes (1.5 MiB), in JSON.
 const BODY_LIMIT: usize = 8 << 20;
-/// Below the API server's patience ([`crate::configuration::TIMEOUT_SECS`]), so that our reason is read and not its.
-const ANSWER_LIMIT: Duration = Duration::from_secs(8);
+/// Below the API server's patience (5 s in config/webhook), so that our reason is read and not its.
+const ANSWER_LIMIT: Duration = Duration::from_millis(4500);
 
 /// What every request needs.
 #[derive(Clone)]
