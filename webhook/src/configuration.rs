@@ -158,7 +158,10 @@ mod tests {
         assert_eq!(operations[1]["value"]["url"], "https://127.0.0.1:9443/validate");
         let right: ValidatingWebhookConfiguration = made(VALIDATING, "other", &reach, "pem").expect("reads");
         let right = serde_json::to_value(right).expect("json");
-        assert_eq!((&right["metadata"]["name"], corrections(&right, &reach, "pem").expect("json").len()), (&json!("other"), 0));
+        assert_eq!(
+            (&right["metadata"]["name"], corrections(&right, &reach, "pem").expect("json").len()),
+            (&json!("other"), 0)
+        );
         assert_eq!(corrections(&right, &reach, "renewed").expect("json").len(), 2);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::{live, review};
-use admission::Verdict;
+use admission::{Verdict, surroundings};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -110,8 +110,17 @@ where
     }
 }
 
-/// The verdict; what was looked for in vain is read live before anybody is refused for it.
+/// The verdict: by the rules, then by what stands in a new job's namespace.
 async fn verdict(shared: &Shared, request: Arc<AdmissionRequest<DynamicObject>>) -> Result<Verdict, String> {
+    let mut verdict = by_rules(shared, request.clone()).await?;
+    if let Some(job) = review::new_job(&request).filter(|_| verdict.accepted()) {
+        surroundings::judge(&job, &live::surroundings(&shared.client, &job).await, &mut verdict);
+    }
+    Ok(verdict)
+}
+
+/// What was looked for in vain is read live before anybody is refused for it.
+async fn by_rules(shared: &Shared, request: Arc<AdmissionRequest<DynamicObject>>) -> Result<Verdict, String> {
     let first = judge(shared, request.clone()).await?;
     if first.missing.is_empty() {
         return Ok(first);
