@@ -41,7 +41,7 @@ pub async fn run(args: Args) -> Result<()> {
     };
     let plain = Handle::new();
     let health = tokio::spawn(
-        axum_server::bind(args.health_listen)
+        axum_server::bind(args.health)
             .handle(plain.clone())
             .serve(server::health(shared.clone()).into_make_service()),
     );
@@ -53,7 +53,7 @@ pub async fn run(args: Args) -> Result<()> {
     let keeper = tokio::spawn(keep(client, args.clone(), reach, material, tls.clone(), shared.injected.clone()));
     let handle = Handle::new();
     tokio::spawn(stop(vec![handle.clone(), plain]));
-    tracing::info!(listen = %args.listen, health = %args.health_listen, "serving");
+    tracing::info!(listen = %args.listen, health = %args.health, "serving");
     let outcome = axum_server::bind_rustls(args.listen, tls)
         .handle(handle)
         .serve(server::reviews(shared).into_make_service())

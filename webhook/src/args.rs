@@ -21,8 +21,8 @@ pub struct Args {
     #[arg(long, env = "BERTH_WEBHOOK_LISTEN", default_value = "0.0.0.0:9443")]
     pub listen: SocketAddr,
     /// Where /healthz and /readyz are served, without TLS.
-    #[arg(long, env = "BERTH_WEBHOOK_HEALTH_LISTEN", default_value = "0.0.0.0:8080")]
-    pub health_listen: SocketAddr,
+    #[arg(long, env = "BERTH_WEBHOOK_HEALTH", default_value = "0.0.0.0:8081")]
+    pub health: SocketAddr,
     /// How the API server reaches us, such as https://127.0.0.1:9443. Absent: by the Service.
     #[arg(long, env = "BERTH_WEBHOOK_URL")]
     pub url: Option<String>,

@@ -69,7 +69,7 @@ fn host(url: &str) -> Option<String> {
 }
 
 /// Paths by name of the webhook, as config/webhook has them.
-const PATHS: [(&str, &str); 2] = [("validate.berth.dev", VALIDATE), ("default.berth.dev", MUTATE)];
+const PATHS: [(&str, &str); 2] = [("validate.berth.dev", VALIDATE), ("mutate.berth.dev", MUTATE)];
 
 /// The configurations as they are installed.
 const VALIDATING: &str = include_str!("../../config/webhook/validating.yaml");
