@@ -9,6 +9,7 @@ pub mod defaults;
 mod job;
 mod queue;
 mod rules;
+pub mod surroundings;
 mod topology;
 mod verdict;
 mod world;

@@ -117,7 +117,8 @@ fn every_bad_manifest_is_refused_with_a_message_that_helps() -> Result<()> {
         .filter(|c| c.met().contains(&crds::codes::Met::Rejected) && !codes.contains(c))
         .map(|c| c.as_str())
         .collect();
-    // Those left are refused by others: the commit, the API server's policy, the webhook's server.
+    // Those left are refused by others: the commit, the API server's policy, the webhook's server; and by what stands in
+    // a job's namespace, which has its own tests.
     let elsewhere =
         ["BerthTooLarge", "NotReady", "NotTheController", "ServiceNameTaken", "StaleLeader", "VolumeUnsupported"];
     let mut unseen = unseen;

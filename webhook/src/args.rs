@@ -47,9 +47,6 @@ pub struct Args {
     /// Make the webhook configurations where they do not exist yet, instead of waiting for them.
     #[arg(long, env = "BERTH_WEBHOOK_CREATE_CONFIGURATION")]
     pub create_configuration: bool,
-    /// Print the webhook configurations as YAML and end.
-    #[arg(long)]
-    pub print_configuration: bool,
     /// How logs look.
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,

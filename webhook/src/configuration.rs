@@ -1,24 +1,22 @@
-//! The webhook configurations: what the API server asks us about. One source for the objects in `config/` and for those
-//! made at run time.
+//! The webhook configurations: how the API server reaches us and whom it trusts. What it asks about is config/webhook's.
 
+use crate::args::Args;
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
-    ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhookConfiguration, ServiceReference, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use kube::Client;
-use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::fmt::Debug;
 
-/// Longest time that the API server waits for us.
-pub const TIMEOUT_SECS: i32 = 10;
 /// Path of validating reviews.
 pub const VALIDATE: &str = "/validate";
 /// Path of mutating reviews.
 pub const MUTATE: &str = "/mutate";
-const VALIDATE_NAME: &str = "validate.berth.dev";
-const MUTATE_NAME: &str = "mutate.berth.dev";
 
 /// How the API server reaches us.
 #[derive(Clone, Debug)]
@@ -41,18 +39,21 @@ impl Reach {
         names
     }
 
-    fn client(&self, path: &str, bundle: Option<&str>) -> WebhookClientConfig {
+    /// How a webhook of that name is reached; none for one that is not ours.
+    fn client(&self, webhook: &Value, bundle: &str) -> Result<Option<Value>> {
+        let Some((_, path)) = PATHS.iter().find(|(name, _)| webhook == name) else { return Ok(None) };
         let service = ServiceReference {
             name: self.service.clone(),
             namespace: self.namespace.clone(),
-            path: Some(path.to_owned()),
+            path: Some((*path).to_owned()),
             port: Some(443),
         };
-        WebhookClientConfig {
-            ca_bundle: bundle.map(|b| ByteString(b.as_bytes().to_vec())),
+        let client = WebhookClientConfig {
+            ca_bundle: Some(ByteString(bundle.as_bytes().to_vec())),
             service: self.url.is_none().then_some(service),
             url: self.url.as_ref().map(|url| format!("{}{path}", url.trim_end_matches('/'))),
-        }
+        };
+        Ok(Some(serde_json::to_value(client)?))
     }
 }
 
@@ -67,125 +68,48 @@ fn host(url: &str) -> Option<String> {
     (!host.is_empty()).then(|| host.to_owned())
 }
 
-fn rule(operations: &[&str], resources: &[&str]) -> RuleWithOperations {
-    let texts = |all: &[&str]| Some(all.iter().map(|t| (*t).to_owned()).collect());
-    RuleWithOperations {
-        api_groups: texts(&[crds::v1alpha1::GROUP]),
-        api_versions: texts(&[crds::v1alpha1::VERSION]),
-        operations: texts(operations),
-        resources: texts(resources),
-        scope: Some("*".to_owned()),
+/// Paths by name of the webhook, as config/webhook has them.
+const PATHS: [(&str, &str); 2] = [("validate.berth.dev", VALIDATE), ("mutate.berth.dev", MUTATE)];
+
+/// The configurations as they are installed.
+const VALIDATING: &str = include_str!("../../config/webhook/validating.yaml");
+const MUTATING: &str = include_str!("../../config/webhook/mutating.yaml");
+
+/// An installed configuration under another name, reached as we are.
+fn made<K: DeserializeOwned>(text: &str, name: &str, reach: &Reach, bundle: &str) -> Result<K> {
+    let mut object: Value = serde_saphyr::from_str(text).context("failed to read our own webhook configuration")?;
+    object["metadata"]["name"] = json!(name);
+    for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
+        if let Some(client) = reach.client(&webhook["name"], bundle)? {
+            webhook["clientConfig"] = client;
+        }
     }
-}
-
-/// The controller's own writes are never reviewed, and changes only where they touch the spec or who made the object.
-fn conditions(controller_user: &str) -> Vec<MatchCondition> {
-    let user = |object: &str| {
-        let notes = format!("{object}.metadata.annotations");
-        format!("(has({notes}) && 'berth.dev/user' in {notes} ? {notes}['berth.dev/user'] : '')")
-    };
-    let changed = format!(
-        "request.operation != 'UPDATE' || object.spec != oldObject.spec || {} != {}",
-        user("object"),
-        user("oldObject")
-    );
-    let condition = |name: &str, expression: String| MatchCondition { name: name.to_owned(), expression };
-    vec![
-        condition("not-the-controller", format!("request.userInfo.username != '{controller_user}'")),
-        condition("spec-changes", changed),
-    ]
-}
-
-/// The validating configuration.
-#[must_use]
-pub fn validating(
-    name: &str,
-    reach: &Reach,
-    controller_user: &str,
-    bundle: Option<&str>,
-) -> ValidatingWebhookConfiguration {
-    let webhook = ValidatingWebhook {
-        name: VALIDATE_NAME.to_owned(),
-        admission_review_versions: vec!["v1".to_owned()],
-        client_config: reach.client(VALIDATE, bundle),
-        failure_policy: Some("Fail".to_owned()),
-        match_policy: Some("Equivalent".to_owned()),
-        match_conditions: Some(conditions(controller_user)),
-        rules: Some(vec![
-            rule(&["CREATE", "UPDATE"], &["trainingjobs", "queues", "topologies"]),
-            rule(&["DELETE"], &["queues", "topologies"]),
-        ]),
-        side_effects: "None".to_owned(),
-        timeout_seconds: Some(TIMEOUT_SECS),
-        ..ValidatingWebhook::default()
-    };
-    ValidatingWebhookConfiguration { metadata: named(name), webhooks: Some(vec![webhook]) }
-}
-
-/// The mutating configuration.
-#[must_use]
-pub fn mutating(
-    name: &str,
-    reach: &Reach,
-    controller_user: &str,
-    bundle: Option<&str>,
-) -> MutatingWebhookConfiguration {
-    let webhook = MutatingWebhook {
-        name: MUTATE_NAME.to_owned(),
-        admission_review_versions: vec!["v1".to_owned()],
-        client_config: reach.client(MUTATE, bundle),
-        failure_policy: Some("Fail".to_owned()),
-        match_policy: Some("Equivalent".to_owned()),
-        match_conditions: Some(conditions(controller_user).into_iter().take(1).collect()),
-        reinvocation_policy: Some("Never".to_owned()),
-        rules: Some(vec![rule(&["CREATE"], &["trainingjobs"])]),
-        side_effects: "None".to_owned(),
-        timeout_seconds: Some(TIMEOUT_SECS),
-        ..MutatingWebhook::default()
-    };
-    MutatingWebhookConfiguration { metadata: named(name), webhooks: Some(vec![webhook]) }
-}
-
-fn named(name: &str) -> ObjectMeta {
-    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
-}
-
-/// Both as YAML, for `config/`.
-///
-/// # Errors
-/// If they cannot be written.
-pub fn yaml(name: &str, reach: &Reach, controller_user: &str) -> Result<String> {
-    let validating = serde_saphyr::to_string(&validating(name, reach, controller_user, None))?;
-    let mutating = serde_saphyr::to_string(&mutating(name, reach, controller_user, None))?;
-    Ok(format!("# Generated by `berth-webhook --print-configuration`. Do not edit.\n{validating}---\n{mutating}"))
+    Ok(serde_json::from_value(object)?)
 }
 
 /// Writes what we are reached by and what is trusted into both configurations, if they differ. True if both are right.
 ///
 /// # Errors
 /// If the API server refuses.
-pub async fn inject(client: &Client, args: &crate::args::Args, reach: &Reach, bundle: &str) -> Result<bool> {
-    let name = args.configuration.as_str();
-    let (user, bundle) = (args.controller_user.as_str(), Some(bundle));
-    let validating = validating(name, reach, user, bundle);
-    let mutating = mutating(name, reach, user, bundle);
-    let a = ensure(&Api::all(client.clone()), name, &validating, args.create_configuration).await?;
-    let b = ensure(&Api::all(client.clone()), name, &mutating, args.create_configuration).await?;
+pub async fn inject(client: &Client, args: &Args, reach: &Reach, bundle: &str) -> Result<bool> {
+    let a = ensure::<ValidatingWebhookConfiguration>(client, args, VALIDATING, reach, bundle).await?;
+    let b = ensure::<MutatingWebhookConfiguration>(client, args, MUTATING, reach, bundle).await?;
     Ok(a && b)
 }
 
-async fn ensure<K>(api: &Api<K>, name: &str, wanted: &K, create: bool) -> Result<bool>
+async fn ensure<K>(client: &Client, args: &Args, installed: &str, reach: &Reach, bundle: &str) -> Result<bool>
 where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
 {
+    let (api, name) = (Api::<K>::all(client.clone()), args.configuration.as_str());
     let Some(found) = api.get_opt(name).await.context("failed to read a webhook configuration")? else {
-        if create {
-            api.create(&PostParams::default(), wanted).await.context("failed to make a webhook configuration")?;
+        if args.create_configuration {
+            let wanted: K = made(installed, name, reach, bundle)?;
+            api.create(&PostParams::default(), &wanted).await.context("failed to make a webhook configuration")?;
         }
-        return Ok(create);
+        return Ok(args.create_configuration);
     };
-    let (found, wanted) = (serde_json::to_value(&found)?, serde_json::to_value(wanted)?);
-    let operations = corrections(&found, &wanted);
+    let operations = corrections(&serde_json::to_value(&found)?, reach, bundle)?;
     if !operations.is_empty() {
         let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::Array(operations))?);
         api.patch(name, &PatchParams::default(), &patch).await.context("failed to correct a webhook configuration")?;
@@ -195,19 +119,16 @@ where
 
 /// What must change so that each webhook of a configuration is reached as wanted. Rules and policies are the
 /// administrator's: only the client part is ours. The name of the webhook is tested, in case somebody re-orders them.
-fn corrections(found: &Value, wanted: &Value) -> Vec<Value> {
-    let webhooks = |object: &Value| object["webhooks"].as_array().cloned().unwrap_or_default();
-    let wanted = webhooks(wanted);
+fn corrections(found: &Value, reach: &Reach, bundle: &str) -> Result<Vec<Value>> {
     let mut operations = Vec::new();
-    for (row, webhook) in webhooks(found).iter().enumerate() {
-        let Some(right) = wanted.iter().find(|w| w["name"] == webhook["name"]) else { continue };
-        if webhook["clientConfig"] != right["clientConfig"] {
+    for (row, webhook) in found["webhooks"].as_array().into_iter().flatten().enumerate() {
+        let Some(right) = reach.client(&webhook["name"], bundle)? else { continue };
+        if webhook["clientConfig"] != right {
             operations.push(json!({"op": "test", "path": format!("/webhooks/{row}/name"), "value": webhook["name"]}));
-            let path = format!("/webhooks/{row}/clientConfig");
-            operations.push(json!({"op": "replace", "path": path, "value": right["clientConfig"]}));
+            operations.push(json!({"op": "replace", "path": format!("/webhooks/{row}/clientConfig"), "value": right}));
         }
     }
-    operations
+    Ok(operations)
 }
 
 #[cfg(test)]
@@ -216,11 +137,6 @@ mod tests {
 
     fn mk_reach(url: Option<&str>) -> Reach {
         Reach { url: url.map(str::to_owned), namespace: "berth-system".into(), service: "berth-webhook".into() }
-    }
-
-    #[test]
-    fn both_configurations_see_our_kinds_alone() {
-        insta::assert_snapshot!(yaml("berth", &mk_reach(None), crds::names::CONTROLLER_USER).expect("writes"));
     }
 
     #[test]
@@ -233,13 +149,31 @@ mod tests {
     }
 
     #[test]
-    fn only_the_client_part_is_corrected_and_only_if_it_differs() {
-        let value = |url, bundle| serde_json::to_value(validating("berth", &mk_reach(url), "c", bundle)).expect("json");
-        let (installed, right) = (value(None, None), value(Some("https://127.0.0.1:9443"), Some("pem")));
-        let operations = corrections(&installed, &right);
+    fn what_is_installed_is_reached_as_we_are_in_its_client_part_alone() {
+        let installed: Value = serde_saphyr::from_str(VALIDATING).expect("yaml");
+        let reach = mk_reach(Some("https://127.0.0.1:9443/"));
+        let operations = corrections(&installed, &reach, "pem").expect("json");
         assert_eq!(operations.len(), 2);
         assert_eq!(operations[1]["path"], "/webhooks/0/clientConfig");
         assert_eq!(operations[1]["value"]["url"], "https://127.0.0.1:9443/validate");
-        assert_eq!(corrections(&right, &right), Vec::<Value>::new());
+        let right: ValidatingWebhookConfiguration = made(VALIDATING, "other", &reach, "pem").expect("reads");
+        let right = serde_json::to_value(right).expect("json");
+        assert_eq!(
+            (&right["metadata"]["name"], corrections(&right, &reach, "pem").expect("json").len()),
+            (&json!("other"), 0)
+        );
+        assert_eq!(corrections(&right, &reach, "renewed").expect("json").len(), 2);
+    }
+
+    #[test]
+    fn every_installed_webhook_is_one_that_we_answer() {
+        for text in [VALIDATING, MUTATING] {
+            let installed: Value = serde_saphyr::from_str(text).expect("yaml");
+            for webhook in installed["webhooks"].as_array().expect("a list") {
+                let ours = mk_reach(None).client(&webhook["name"], "pem").expect("json").expect("is ours");
+                let service = &webhook["clientConfig"]["service"];
+                assert_eq!((&ours["service"]["path"], &ours["service"]["name"]), (&service["path"], &service["name"]));
+            }
+        }
     }
 }

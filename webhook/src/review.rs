@@ -69,6 +69,13 @@ fn training_job(request: &AdmissionRequest<DynamicObject>, cache: &Cache) -> Res
     Ok(validate_training_job(JobChange { new: &new, old: old.as_ref(), raw: Some(&raw) }, &cache.read()))
 }
 
+/// The job of a request that makes one, if it can be read.
+#[must_use]
+pub fn new_job(request: &AdmissionRequest<DynamicObject>) -> Option<TrainingJob> {
+    let makes = request.kind.kind == "TrainingJob" && request.operation == Operation::Create;
+    makes.then(|| both::<TrainingJob>(request).ok()).flatten().map(|(new, ..)| new)
+}
+
 /// The new object, the old one and the new one as it was sent. An old one that cannot be read counts as none: its
 /// repair must not be kept back by what is wrong with it.
 fn both<K: DeserializeOwned>(request: &AdmissionRequest<DynamicObject>) -> Result<(K, Option<K>, Value), String> {

@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::{live, review};
-use admission::Verdict;
+use admission::{Verdict, surroundings};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// A review holds two objects, each at most what etcd takes (1.5 MiB), in JSON.
 const BODY_LIMIT: usize = 8 << 20;
-/// Below the API server's patience ([`crate::configuration::TIMEOUT_SECS`]), so that our reason is read and not its.
-const ANSWER_LIMIT: Duration = Duration::from_secs(8);
+/// Below the API server's patience (5 s in config/webhook), so that our reason is read and not its.
+const ANSWER_LIMIT: Duration = Duration::from_millis(4500);
 
 /// What every request needs.
 #[derive(Clone)]
@@ -110,8 +110,17 @@ where
     }
 }
 
-/// The verdict; what was looked for in vain is read live before anybody is refused for it.
+/// The verdict: by the rules, then by what stands in a new job's namespace.
 async fn verdict(shared: &Shared, request: Arc<AdmissionRequest<DynamicObject>>) -> Result<Verdict, String> {
+    let mut verdict = by_rules(shared, request.clone()).await?;
+    if let Some(job) = review::new_job(&request).filter(|_| verdict.accepted()) {
+        surroundings::judge(&job, &live::surroundings(&shared.client, &job).await, &mut verdict);
+    }
+    Ok(verdict)
+}
+
+/// What was looked for in vain is read live before anybody is refused for it.
+async fn by_rules(shared: &Shared, request: Arc<AdmissionRequest<DynamicObject>>) -> Result<Verdict, String> {
     let first = judge(shared, request.clone()).await?;
     if first.missing.is_empty() {
         return Ok(first);

@@ -91,7 +91,15 @@ async fn ask(address: SocketAddr, path: &str, review: &Value) -> Result<Value> {
 
 #[tokio::test]
 async fn a_good_job_is_accepted_and_a_bad_one_refused_with_its_reason() -> Result<()> {
-    let (address, _, _api) = start_ready().await?;
+    let (address, _, mut api) = start_ready().await?;
+    tokio::spawn(async move {
+        let (_, answer) = api.next_request().await.expect("is asked for a Service of the job's name");
+        let status =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+        answer.send_response(
+            Response::builder().status(404).body(Body::from(status.to_string().into_bytes())).expect("valid"),
+        );
+    });
     let good = ask(address, "/validate", &review("TrainingJob", "alice", &mk_job(&json!({})))).await?;
     assert_eq!((&good["allowed"], &good["uid"]), (&json!(true), &json!("r1")));
     let template = json!({"spec": {"containers": [{"name": "c"}], "nodeSelectors": {"a": "b"}}});
@@ -166,7 +174,8 @@ async fn other_kinds_and_the_controller_pass() -> Result<()> {
 async fn a_queue_that_the_cache_has_not_seen_is_read_live_before_anybody_is_refused() -> Result<()> {
     let (address, _, mut api) = start_ready().await?;
     let server = tokio::spawn(async move {
-        for found in [true, false] {
+        // The queue; then a Service of the job's name; then the other queue.
+        for found in [true, false, false] {
             let (request, answer) = api.next_request().await.expect("is asked");
             let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
             let status =
