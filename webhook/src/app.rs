@@ -41,9 +41,7 @@ pub async fn run(args: Args) -> Result<()> {
     };
     let plain = Handle::new();
     let health = tokio::spawn(
-        axum_server::bind(args.health)
-            .handle(plain.clone())
-            .serve(server::health(shared.clone()).into_make_service()),
+        axum_server::bind(args.health).handle(plain.clone()).serve(server::health(shared.clone()).into_make_service()),
     );
     let material = first_material(&client, &args, &reach).await;
     let tls =

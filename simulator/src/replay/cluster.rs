@@ -21,7 +21,7 @@ pub struct SplitMix(pub u64);
 
 impl SplitMix {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,7 +32,7 @@ impl SplitMix {
     /// Puts items in a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            let other = usize::try_from(self.next() % (last as u64 + 1)).unwrap_or(0);
+            let other = usize::try_from(self.draw() % (last as u64 + 1)).unwrap_or(0);
             items.swap(last, other);
         }
     }

@@ -477,7 +477,7 @@ fn policy(options: &ReplayOptions, load: &Workload) -> Policy {
         placement: match options.placement {
             PlacementOption::Topology => PlacementRule::Topology,
             PlacementOption::First => PlacementRule::First,
-            PlacementOption::Random => PlacementRule::Random(SplitMix(options.seed).next()),
+            PlacementOption::Random => PlacementRule::Random(SplitMix(options.seed).draw()),
         },
         ..Policy::standard()
     }

@@ -95,6 +95,9 @@ struct Runner<'a> {
     faults: Vec<String>,
 }
 
+/// Seats with the names of their nodes, and until when they hold room.
+type NamedSeats = (Vec<(planner::job::Seat, String)>, Time);
+
 impl<'a> Runner<'a> {
     fn new(scenario: &'a Scenario, brain: Brain) -> Result<Self, RunError> {
         let store = Store::of(scenario);
@@ -633,7 +636,7 @@ impl<'a> Runner<'a> {
 
     /// All memory is lost; what is in the objects remains. Pods that are on their way out are objects too.
     fn restart(&mut self) -> Result<(), RunError> {
-        let shedding: Vec<(String, Vec<(Vec<(planner::job::Seat, String)>, Time)>)> = self
+        let shedding: Vec<(String, Vec<NamedSeats>)> = self
             .operator
             .state
             .jobs()
