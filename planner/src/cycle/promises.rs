@@ -164,6 +164,8 @@ impl Cycle<'_> {
         if at == reservation.start
             && let Some(domain) = self.promised_domain(job, reservation)
             && let Some(found) = self.place_at(&spec, &demand, domain, at, None)
+            // Other nodes do not help where a limit is what broke it.
+            && self.quota.fits(self.state(), &spec, &self.tally(&spec, &found.placement), at)
         {
             self.move_to(job, reservation, Some((at, found.placement)), None, Vec::new());
             return;
