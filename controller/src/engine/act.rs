@@ -74,7 +74,9 @@ impl Engine {
 
     /// Decayed use is integrated up to each change of use: between two changes it is constant.
     pub(super) fn settle_use(&mut self, row: JobIdx, now: Time) {
-        let Some((queue, user)) = self.world.state.job(row).map(|j| (j.spec.queue, j.spec.user.clone())) else { return };
+        let Some((queue, user)) = self.world.state.job(row).map(|j| (j.spec.queue, j.spec.user.clone())) else {
+            return;
+        };
         planner::share::settle(&mut self.world.state, queue, &user, now, self.policy.share_half_life);
     }
 
