@@ -79,12 +79,11 @@ async fn bare_loop(world: &World, pods: Vec<Pod>) -> Result<Duration> {
     });
     let same: Vec<Pod> = same.collect();
     let began = Instant::now();
-    let params = PostParams::default();
-    stream::iter(&same)
-        .map(|pod| api.create(&params, pod))
-        .buffer_unordered(AT_ONCE)
-        .try_for_each(|_| async { Ok(()) })
-        .await?;
+    let created = stream::iter(same).map(|pod| {
+        let api = api.clone();
+        async move { api.create(&PostParams::default(), &pod).await }
+    });
+    created.buffer_unordered(AT_ONCE).try_for_each(|_| async { Ok(()) }).await?;
     let took = began.elapsed();
     let there = api.list_metadata(&ListParams::default()).await?.items.len();
     ensure!(there == PODS, "{there} pods");
