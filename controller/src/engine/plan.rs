@@ -8,6 +8,9 @@ use planner::{Span, Time, check};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+/// A refused plan is judged again this many times, each time without what was refused.
+const ROUNDS: usize = 8;
+
 impl Engine {
     /// Plans the present moment and hands every decision over. Returns the time of the planner alone.
     #[tracing::instrument(name = "cycle", skip_all)]
@@ -18,18 +21,16 @@ impl Engine {
         let begun = Instant::now();
         let plan = planner::plan(&self.world.state.at(now), &self.policy);
         let planning = begun.elapsed();
-        // 3. Judge it by other means.
-        if let Err(violations) = check::check(&self.world.state.at(now), &self.policy, &plan) {
-            self.metrics.plan_rejected();
-            let texts: Vec<String> = violations.iter().take(8).map(ToString::to_string).collect();
-            tracing::error!(violations = ?texts, plan = ?plan.actions, "the plan was refused by its checker and dropped");
+        // 3. Judge it by other means; what is refused is dropped, and only that.
+        let whole = plan.actions.len();
+        let Some(plan) = self.judged(plan, now) else {
             self.wake = Some(now + Span::from_secs(1));
             return planning;
-        }
+        };
         // 4. Why the others wait.
         self.note_waiting(&plan);
         // 5. Hand over.
-        let mut left_out = false;
+        let mut left_out = plan.actions.len() < whole;
         for action in &plan.actions {
             self.metrics.action(name(action));
             left_out |= !self.carry_out(action, now);
@@ -39,6 +40,40 @@ impl Engine {
         let again = left_out.then(|| now + Span::from_secs(1));
         self.wake = [plan.wake, again].into_iter().flatten().min();
         planning
+    }
+
+    /// The plan as far as its checker lets it pass. A fault of ours about one job must not stop all others: the actions of
+    /// the jobs that violations name are dropped, and the rest is judged again.
+    fn judged(&self, mut plan: Plan, now: Time) -> Option<Plan> {
+        let mut dropped = BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let Err(violations) = check::check(&self.world.state.at(now), &self.policy, &plan) else {
+                return Some(plan);
+            };
+            // Why a job waits whose actions were dropped, nobody knows.
+            let unexplained =
+                |v: &check::Violation| matches!(v, check::Violation::Unexplained { job } if dropped.contains(&**job));
+            let texts: Vec<String> = violations.iter().filter(|v| !unexplained(v)).map(ToString::to_string).collect();
+            if texts.is_empty() {
+                return Some(plan);
+            }
+            self.metrics.plan_rejected();
+            tracing::error!(violations = ?&texts[..texts.len().min(8)], plan = ?plan.actions, "the checker refused a plan");
+            let before = plan.actions.len();
+            plan.actions.retain(|action| {
+                let key = self.world.state.job(action.job()).map(|job| job.spec.key.to_string()).unwrap_or_default();
+                let named = texts.iter().any(|text| text.contains(&key));
+                if named {
+                    dropped.insert(key);
+                }
+                !named
+            });
+            if plan.actions.len() == before {
+                break;
+            }
+        }
+        tracing::error!("nothing of the plan is left");
+        None
     }
 
     fn note_waiting(&mut self, plan: &Plan) {
