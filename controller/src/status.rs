@@ -30,7 +30,7 @@ pub fn seconds(time: Time) -> Option<Timestamp> {
 pub fn set(all: &mut Vec<Condition>, kind: &str, holds: bool, code: Code, message: &str, job: &TrainingJob, now: Time) {
     let status = if holds { "True" } else { "False" };
     let observed_generation = job.metadata.generation;
-    let now = stamp(now).map(|t| t.to_jiff()).unwrap_or_default();
+    let now = stamp(now).map(crds::Timestamp::to_jiff).unwrap_or_default();
     let now = k8s_openapi::jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     let known = all.iter_mut().find(|c| c.type_ == kind);
     let reason = code.as_str().to_owned();

@@ -1,10 +1,10 @@
 //! Replays of public logs give the published figures, through the production planner, without a violation or a broken
 //! promise. The logs are no part of the repository: `BERTH_TRACES` names their folder, else `../shared/traces` is tried.
 
-use simulator::brain::Brain;
-use simulator::replay::options::{BackfillRule, OrderRule, ReplayOptions};
-use simulator::replay::{ReplayReport, replay};
-use simulator::trace::Format;
+use berth_simulator::brain::Brain;
+use berth_simulator::replay::options::{BackfillRule, OrderRule, ReplayOptions};
+use berth_simulator::replay::{ReplayReport, replay};
+use berth_simulator::trace::Format;
 use std::path::PathBuf;
 
 /// A log's path; says so where it is missing.

@@ -34,7 +34,7 @@ impl Engine {
             let next = self.queue_status(&queue, row, &reports[row.row()], now);
             if queue.status.as_ref() != Some(&next) {
                 let value = |s: &QueueStatus| serde_json::to_value(s).unwrap_or_default();
-                let old = queue.status.as_ref().map(value).unwrap_or_else(|| serde_json::json!({}));
+                let old = queue.status.as_ref().map_or_else(|| serde_json::json!({}), value);
                 self.write_cluster(Kind::Queue, &name, queue.meta().uid.as_deref(), old, value(&next));
             }
         }
@@ -144,7 +144,7 @@ impl Engine {
             let next = self.topology_status(&topology, PoolIdx::of(row), now);
             if topology.status.as_ref() != Some(&next) {
                 let value = |s: &TopologyStatus| serde_json::to_value(s).unwrap_or_default();
-                let old = topology.status.as_ref().map(value).unwrap_or_else(|| serde_json::json!({}));
+                let old = topology.status.as_ref().map_or_else(|| serde_json::json!({}), value);
                 self.write_cluster(Kind::Topology, &name, topology.meta().uid.as_deref(), old, value(&next));
             }
         }
@@ -169,7 +169,7 @@ impl Engine {
         let levels: Vec<LevelStatus> = levels.collect();
         let of_pool = self.world.places.values().filter(|p| p.path.pool == pool.row());
         let unknown = of_pool.filter(|p| p.missing.is_some()).count();
-        let contested = self.world.places.values().filter(|p| p.contested.iter().any(|n| *n == here.name)).count();
+        let contested = self.world.places.values().filter(|p| p.contested.contains(&here.name)).count();
         let nodes = tree.domain(here.root).node_count();
         let mut path: Vec<&str> = here.levels.iter().map(|l| &*l.name).collect();
         path.push(NODE_LEVEL);

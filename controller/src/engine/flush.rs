@@ -139,7 +139,7 @@ impl Engine {
             uid: uid.clone(),
         };
         let value = |s: &BerthStatus| serde_json::to_value(s).unwrap_or_default();
-        let old = berth.status.as_ref().map(value).unwrap_or_else(|| serde_json::json!({}));
+        let old = berth.status.as_ref().map_or_else(|| serde_json::json!({}), value);
         self.written.insert(uid.clone(), now);
         self.in_writing.insert(uid.clone());
         self.launch_status(key, &uid, StatusWrite { target, old, new: value(&next) });

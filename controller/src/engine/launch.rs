@@ -199,9 +199,9 @@ impl Engine {
                     self.world.assume_berth(berth);
                 }
                 if report.outcome == Outcome::Done {
-                    self.world.touch_job(&key)
+                    self.world.touch_job(&key);
                 } else {
-                    self.call_at(now() + STALLED_FIRST, &key)
+                    self.call_at(now() + STALLED_FIRST, &key);
                 }
             }
         }
@@ -377,7 +377,7 @@ async fn first_the_status(
 pub(super) fn status_write(job: &TrainingJob, status: &TrainingJobStatus) -> StatusWrite {
     let (namespace, name, uid) = identity(job);
     let value = |s: &TrainingJobStatus| serde_json::to_value(s).unwrap_or_default();
-    let old = job.status.as_ref().map(value).unwrap_or_else(|| serde_json::json!({}));
+    let old = job.status.as_ref().map_or_else(|| serde_json::json!({}), value);
     StatusWrite { target: Target { kind: Kind::Job, namespace, name, uid }, old, new: value(status) }
 }
 

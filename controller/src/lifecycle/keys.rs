@@ -10,7 +10,7 @@ const SEED: std::ops::Range<usize> = 16..48;
 
 /// A Secret with fresh keys for a job that wants them; if one is there already, the server keeps that.
 #[must_use]
-pub fn ssh_secret(job: &TrainingJob) -> Option<Secret> {
+pub(super) fn ssh_secret(job: &TrainingJob) -> Option<Secret> {
     if job.spec.rendezvous.kind != RendezvousKind::Mpi {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use super::history::{History, Ranks, nodes, text};
 use serde_json::Value;
-use simulator::scenario::brackets::expand;
+use berth_simulator::scenario::brackets::expand;
 use std::collections::BTreeSet;
 
 /// Seconds that a promise may be late: a cycle of up to 1 s, twice.

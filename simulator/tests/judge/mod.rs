@@ -5,8 +5,8 @@ mod history;
 
 use history::History;
 use serde_json::Value;
-use simulator::brain::Brain;
-use simulator::scenario::{Scenario, run};
+use berth_simulator::brain::Brain;
+use berth_simulator::scenario::{Scenario, run};
 
 /// Everything that does not hold in one scenario file; empty when all holds.
 pub(crate) fn judge_file(path: &std::path::Path) -> Vec<String> {
