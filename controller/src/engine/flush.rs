@@ -20,7 +20,7 @@ const SMALL_STARTING: Span = Span::from_secs(30);
 /// Between two writes of a waiting job's small changes (position, estimate, figures).
 const SMALL_WAITING: Span = Span::from_secs(15);
 /// A start that takes longer is shown as Starting; a faster one is written once, as Started.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two writes of a Berth's status.
 const BERTHS: Span = Span::from_secs(2);
 /// `moved` keeps so many.
@@ -51,7 +51,7 @@ impl Engine {
             if !making || waited < PATIENCE {
                 // A status written before an operation must not be overtaken by one computed in between.
                 if making {
-                    self.call_status_at(now + Span::from_secs(1), key);
+                    self.call_status_at(now + Span::from_secs(3), key);
                 }
                 return;
             }
