@@ -28,9 +28,12 @@ pub struct Args {
     /// Time limit of one write to the API server, in seconds; less than half of the Lease's.
     #[arg(long, env = "BERTH_WRITE_SECONDS", default_value_t = 10)]
     pub write_seconds: u64,
-    /// Writes under way at once.
-    #[arg(long, env = "BERTH_CONCURRENCY", default_value_t = 96)]
+    /// Writes under way at once. More than an API server can answer in time only makes every answer late.
+    #[arg(long, env = "BERTH_CONCURRENCY", default_value_t = 32)]
     pub concurrency: usize,
+    /// Operations (starts, stops and the like) under way at once; the others wait in order.
+    #[arg(long, env = "BERTH_OPERATIONS", default_value_t = 16)]
+    pub operations: usize,
     /// Pause after a change before planning, to take what comes with it along, in milliseconds.
     #[arg(long, env = "BERTH_DEBOUNCE_MS", default_value_t = 50)]
     pub debounce_ms: u64,

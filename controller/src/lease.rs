@@ -218,8 +218,8 @@ impl Election {
             let api = self.api();
             api.replace(&self.candidate.name, &PostParams::default(), &lease).await
         };
-        // A renewal that takes longer than a period is worth nothing: try again.
-        match tokio::time::timeout(self.candidate.period, request).await {
+        // Long enough for a server under load, short enough for two more tries within the term.
+        match tokio::time::timeout(self.candidate.duration / 3, request).await {
             Ok(done) => done,
             Err(_) => Err(kube::Error::Service("no answer to the renewal in time".into())),
         }

@@ -190,22 +190,23 @@ impl Executor {
             PodCall::Read { namespace, name } => {
                 self.read(self.api::<Pod>(&namespace).get(&name)).await.map(|p| Some(Arc::new(p)))
             }
-            PodCall::Delete(member) => self.delete_pod(&member).await.map(|()| None),
+            PodCall::Delete(member) => self.delete_pod(&member).await,
         }
     }
 
-    /// Deletes exactly this pod.
+    /// Deletes exactly this pod; answers with the pod as it is on its way out, if it does not go at once.
     ///
     /// # Errors
     /// As every request; [`Fault::NotFound`] and [`Fault::Conflict`] mean that it is gone already.
-    pub async fn delete_pod(&self, member: &Member) -> Result<(), Fault> {
+    pub async fn delete_pod(&self, member: &Member) -> Result<Option<Arc<Pod>>, Fault> {
         let params = DeleteParams {
             grace_period_seconds: member.grace_seconds,
             preconditions: Some(Preconditions { uid: Some(member.uid.clone()), resource_version: None }),
             ..DeleteParams::background()
         };
         let api = self.api::<Pod>(&member.namespace);
-        self.write("delete", "Pod", api.delete(&member.name, &params)).await.map(|_| ())
+        let answer = self.write("delete", "Pod", api.delete(&member.name, &params)).await?;
+        Ok(answer.left().map(Arc::new))
     }
 
     pub(super) fn api<K>(&self, namespace: &str) -> Api<K>

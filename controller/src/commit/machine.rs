@@ -20,7 +20,7 @@ pub struct Machine {
     pub(super) state: State,
     /// The Berth as last seen.
     pub(super) berth: Option<Arc<Berth>>,
-    /// Pods seen to exist.
+    /// Pods as last seen: made, adopted, or on their way out.
     pub(super) made: Vec<Arc<Pod>>,
     pub(super) tries: u32,
     /// The Berth was written by this very operation, so nobody can have made pods of it before.
@@ -353,13 +353,20 @@ impl Machine {
 
     // --- delete ---
 
-    fn deleted(self, asked: Vec<Member>, answers: &[Result<Option<Arc<Pod>>, Fault>]) -> Next {
+    fn deleted(mut self, asked: Vec<Member>, answers: &[Result<Option<Arc<Pod>>, Fault>]) -> Next {
+        self.note_leaving(answers);
         if let Some(Fault::Refused(refusal)) = answers.iter().find_map(|a| a.as_ref().err().filter(|f| is_refusal(f))) {
             let message = refusal.message.clone();
             return self.end(Outcome::Stalled { stage: Stage::Delete, message });
         }
         let (left, trouble) = still_there(asked, answers);
         if left.is_empty() { self.after_deletes() } else { self.retry(State::Delete(left), &trouble) }
+    }
+
+    /// Pods on their way out are seen so before any watch shows it.
+    pub(super) fn note_leaving(&mut self, answers: &[Result<Option<Arc<Pod>>, Fault>]) {
+        let leaving = answers.iter().filter_map(|a| a.as_ref().ok()?.clone());
+        self.made.extend(leaving.filter(|p| p.metadata.deletion_timestamp.is_some()));
     }
 
     fn after_deletes(self) -> Next {

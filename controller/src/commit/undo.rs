@@ -53,12 +53,13 @@ pub(super) fn request(machine: &Machine, undoing: &Undoing) -> Request {
     }
 }
 
-pub(super) fn step(machine: Machine, undoing: Undoing, answer: Answer) -> Next {
+pub(super) fn step(mut machine: Machine, undoing: Undoing, answer: Answer) -> Next {
     match (undoing.at.clone(), answer) {
         (At::Mark, Answer::Berth(written)) => mark_answered(machine, undoing, written),
         (At::Reread, Answer::Berth(read)) => reread(machine, undoing, read),
         (At::List, Answer::Listed(pods)) => listed(machine, undoing, pods),
         (At::Delete(asked), Answer::Pods(answers)) => {
+            machine.note_leaving(&answers);
             let (left, trouble) = still_there(asked, &answers);
             if left.is_empty() {
                 undoing.end(machine, Undo::Leaving)

@@ -15,10 +15,12 @@ use std::time::Duration;
 
 /// Between two writes of a running job's small changes (ready pods).
 const SMALL_RUNNING: Span = Span::from_secs(1);
+/// Between two writes of a starting job's small changes.
+const SMALL_STARTING: Span = Span::from_secs(30);
 /// Between two writes of a waiting job's small changes (position, estimate, figures).
 const SMALL_WAITING: Span = Span::from_secs(15);
 /// A start that takes longer is shown as Starting; a faster one is written once, as Started.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two writes of a Berth's status.
 const BERTHS: Span = Span::from_secs(2);
 /// `moved` keeps so many.
@@ -49,7 +51,7 @@ impl Engine {
             if !making || waited < PATIENCE {
                 // A status written before an operation must not be overtaken by one computed in between.
                 if making {
-                    self.call_status_at(now + Span::from_secs(1), key);
+                    self.call_status_at(now + Span::from_secs(3), key);
                 }
                 return;
             }
@@ -60,6 +62,8 @@ impl Engine {
             return;
         }
         let pause = if next.phase.is_some_and(waits) { SMALL_WAITING } else { SMALL_RUNNING };
+        // Up to Started every write counts.
+        let pause = if next.phase == Some(Phase::Starting) { SMALL_STARTING } else { pause };
         let due = record.status_written.map_or(now, |at| at + pause);
         if is_small(&old, &next) && due > now {
             self.call_status_at(due, key);

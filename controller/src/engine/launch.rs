@@ -47,6 +47,8 @@ const AVOIDED_FIRST: Span = Span::from_secs(300);
 const AVOIDED_MAX: Span = Span::from_secs(3600);
 /// Tries of a status that must be written before its operation.
 const STATUS_TRIES: u32 = 5;
+/// Before a status is written again that could not be.
+const STATUS_PAUSE: Span = Span::from_secs(3);
 /// Tries of a finalizer on a job that others write too.
 const FINALIZER_TRIES: u32 = 4;
 
@@ -65,9 +67,11 @@ impl Engine {
         record.flight = Some(Flight { kind, since: Instant::now(), began: now });
         self.flying += 1;
         tracing::debug!(job = key, operation = kind.name(), "launched");
-        let (executor, landing) = (self.executor.clone(), self.landing.clone());
+        let (executor, landing, runway) = (self.executor.clone(), self.landing.clone(), self.runway.clone());
         let (key, uid) = (key.to_owned(), record.uid.clone());
         tokio::spawn(async move {
+            // Permits are handed out in the order they are asked for: first decided, first begun.
+            let _permit = runway.acquire().await;
             let began = SystemTime::now();
             let (report, job) = fly(&executor, &job, operation, before).await;
             let _ = landing.send(Landing::Operation { key, uid, kind, began, report, job }).await;
@@ -222,11 +226,16 @@ impl Engine {
             _ => {}
         }
         self.in_writing.remove(uid);
-        if let Some(error) = failed {
-            tracing::warn!(object = key, error, "a status could not be written and is tried again");
-            self.call_at(now() + Span::from_secs(2), key);
+        match failed {
+            // A failed write is tried again in its time, not at once: the server has trouble enough.
+            Some(error) => {
+                tracing::warn!(object = key, error, "a status could not be written and is tried again");
+                self.call_at(now() + STATUS_PAUSE, key);
+            }
+            None => {
+                self.stale.insert(key.to_owned());
+            }
         }
-        self.stale.insert(key.to_owned());
     }
 
     fn landed(&mut self, key: &str, uid: &str, kind: FlightKind, began: SystemTime, report: Report) {

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 /// Changes taken in at once before the state is looked at again.
@@ -39,6 +39,8 @@ pub struct Engine {
     world: World,
     policy: Policy,
     executor: Executor,
+    /// Operations go one after the other beyond so many, so that each gang is whole as early as it can be.
+    runway: Arc<Semaphore>,
     notebook: Notebook,
     metrics: Arc<Metrics>,
     pulse: Arc<Pulse>,
@@ -82,6 +84,7 @@ impl Engine {
             world: World::new(args.settings()),
             policy: Policy::standard(),
             executor,
+            runway: Arc::new(Semaphore::new(args.operations)),
             notebook,
             metrics,
             pulse,
