@@ -4,6 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calm;
 mod checker;
 mod checker_victims;
+mod mutants;
+mod order;
 mod runs;
+mod telling;

@@ -86,6 +86,8 @@ pub struct Sim<'w> {
     pub now: Time,
     pub stories: Vec<Story>,
     pub log: Vec<String>,
+    /// Every plan in names, where a test wants to compare whole runs.
+    pub transcript: Option<Vec<String>>,
     pub plans: u64,
     planner: Planner,
     incarnation: Vec<u32>,
@@ -109,6 +111,7 @@ impl<'w> Sim<'w> {
             now: Time::ZERO,
             stories: vec![Story::default(); count],
             log: Vec::new(),
+            transcript: None,
             plans: 0,
             planner,
             incarnation: vec![0; count],
@@ -309,6 +312,15 @@ impl<'w> Sim<'w> {
         if std::env::var_os("BERTH_LAW_ONE").is_some() {
             let all = render::plan(&self.state, &plan).into_iter().skip(plan.actions.len());
             self.log.extend(all.map(|l| format!("{stamp}     {l}")));
+        }
+        if let Some(transcript) = &mut self.transcript {
+            transcript.push(format!("at {}", self.now.0));
+            transcript.extend(render::plan(&self.state, &plan));
+            let silent = Policy { explain: false, ..self.policy.clone() };
+            let quietly = (self.planner)(&self.state.at(self.now), &silent);
+            if quietly.actions != plan.actions {
+                return Err(self.fail("explaining its reasons changes a plan"));
+            }
         }
         if let Err(violations) = verdict {
             let list: Vec<String> = violations.iter().map(|v| format!("law {}: {v}", v.law())).collect();
