@@ -4,8 +4,7 @@ use crate::support::build::Telling;
 use crate::support::drive::{Planner, Sim};
 use crate::support::world::{Kind, World, world};
 use berth_planner::Span;
-use berth_planner::plan::Action;
-use berth_planner::plan::Plan;
+use berth_planner::plan::{Action, Plan};
 use berth_planner::policy::Policy;
 use berth_planner::state::Snapshot;
 use proptest::strategy::{Strategy, ValueTree};
@@ -38,7 +37,7 @@ fn changed(snapshot: &Snapshot<'_>, policy: &Policy, mut change: impl FnMut(&mut
 fn starts_less_than_the_floor(snapshot: &Snapshot<'_>, policy: &Policy) -> Plan {
     changed(snapshot, policy, |action| {
         if let Action::Start { placement, .. } = action {
-            placement.seats.pop();
+            placement.seats.clear();
         }
     })
 }

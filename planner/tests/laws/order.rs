@@ -5,8 +5,7 @@ use crate::support::law;
 use crate::support::world::{JobDraw, NodeDraw, QueueDraw, World};
 use berth_planner::Time;
 use berth_planner::job::{Phase, Placement, Running, Seat};
-use berth_planner::plan::Action;
-use berth_planner::plan::Plan;
+use berth_planner::plan::{Action, Plan};
 use proptest::prelude::*;
 
 /// 32 whole nodes; (nodes, seconds) of what runs, and (nodes, minutes) of what waits, best first.
