@@ -693,9 +693,17 @@ impl ClusterState {
             Phase::Waiting(w) => {
                 let key = Self::rank_key(&job, row);
                 let waiting = &mut self.waiting[job.spec.queue.row()];
+                let classes = &mut self.by_class[job.spec.queue.row()];
                 if add {
+                    classes.entry(job.class).or_default().insert(key.clone());
                     waiting.insert(key)
                 } else {
+                    if let Some(class) = classes.get_mut(&job.class) {
+                        class.remove(&key);
+                        if class.is_empty() {
+                            classes.remove(&job.class);
+                        }
+                    }
                     waiting.remove(&key)
                 };
                 if w.reservation.is_some() {
