@@ -1,6 +1,6 @@
 //! The smallest stories of a plan: start, wait with a date, pass without delaying, and nothing more to do.
 
-use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role, Waiting};
+use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role};
 use berth_planner::plan::Action;
 use berth_planner::policy::Policy;
 use berth_planner::queue::Queue;
@@ -51,7 +51,7 @@ fn submit(state: &mut ClusterState, name: &str, pods: u32, limit_s: i64, at: Tim
         replaces_members: false,
         roles: vec![Role { name: "worker".into(), shape, replicas: pods, floor: pods, slice: None }],
     };
-    state.add_job(spec, at, 0, Phase::Waiting(Box::new(Waiting::default())))
+    state.add_job(spec, at, 0, Phase::Waiting(Box::default()))
 }
 
 fn step(state: &mut ClusterState, now: Time) -> Vec<Action> {

@@ -1,8 +1,10 @@
 //! Replays the public traces and prints every figure beside its mark: `measure quality` (what the schedule is worth) and
 //! `measure speed` (what the replay costs). Writes `target/quality.json` or `target/bench.json`.
 
+#![allow(clippy::print_stdout)] // printing the table is its purpose
+
 use anyhow::{Context, Result, bail};
-use berth_simulator::replay::engine::Brain;
+use berth_simulator::brain::Brain;
 use berth_simulator::replay::options::{BackfillRule, OrderRule, ReplayOptions};
 use berth_simulator::replay::{ReplayReport, replay};
 use berth_simulator::trace::Format;
@@ -41,7 +43,7 @@ fn traces() -> Option<PathBuf> {
 
 fn run(options: &ReplayOptions) -> Result<ReplayReport> {
     eprintln!("replaying {} …", options.trace.display());
-    Ok(replay(options, Brain::production(), &mut |_, _| ())?.0)
+    Ok(replay(options, Brain::production(), &mut |_, _| ())?.report)
 }
 
 /// The ten sequences of the Lublin reference, each on an empty machine; slowdown and utilisation are means over them.

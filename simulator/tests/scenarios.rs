@@ -7,7 +7,10 @@ use std::path::PathBuf;
 /// The files, in order.
 fn files() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("the folder of scenarios")
+        .map(|entry| entry.expect("a readable entry").path())
+        .collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "yaml"));
     files.sort();
     files

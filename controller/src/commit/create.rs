@@ -64,7 +64,11 @@ impl Round {
             Ok(None) => self.open.push(Slot { unknown: false, ..slot }),
             Err(Fault::NotFound) if slot.unknown => self.open.push(Slot { unknown: false, ..slot }),
             Err(Fault::NotFound) => {
-                self.refuse(Refusal { status: 404, reason: "NotFound".into(), message: "the namespace is gone".into() });
+                self.refuse(Refusal {
+                    status: 404,
+                    reason: "NotFound".into(),
+                    message: "the namespace is gone".into(),
+                });
             }
             Err(Fault::Refused(refusal)) => self.refuse(refusal),
             Err(fault @ (Fault::Busy(_) | Fault::NotSent)) => {

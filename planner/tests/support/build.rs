@@ -2,7 +2,7 @@
 
 use super::world::{JobDraw, NodeDraw, QueueDraw, RoleDraw, World};
 use berth_planner::ids::{QueueIdx, ResourceIdx, ShapeIdx};
-use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role, Slice, Waiting};
+use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role, Slice};
 use berth_planner::policy::Policy;
 use berth_planner::queue::{Backfill, Order, Queue, Quota, QuotaKey, ReclaimFrom};
 use berth_planner::resources::Amounts;
@@ -231,7 +231,7 @@ pub fn empty(world: &World, telling: Telling) -> ClusterState {
 /// Adds a job as waiting.
 pub fn submit(state: &mut ClusterState, telling: Telling, nodes: &[NodeDraw], row: usize, draw: &JobDraw, now: Time) {
     let spec = job_spec(state, telling, nodes, row, draw);
-    state.add_job(spec, now, row as u64, Phase::Waiting(Box::new(Waiting::default())));
+    state.add_job(spec, now, row as u64, Phase::Waiting(Box::default()));
 }
 
 pub fn gpu(state: &ClusterState) -> ResourceIdx {

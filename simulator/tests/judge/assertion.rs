@@ -1,8 +1,8 @@
 //! The vocabulary of `Expect`: each assertion says what does not hold.
 
 use super::history::{History, Ranks, nodes, text};
-use serde_json::Value;
 use berth_simulator::scenario::brackets::expand;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Seconds that a promise may be late: a cycle of up to 1 s, twice.
@@ -25,7 +25,7 @@ pub(crate) fn hold(h: &History, assertion: &Value) -> Vec<String> {
         "pending_at_end" => pending_at_end(h, a),
         "domains" => domains(h, a),
         "same_slice_domain" => same_slice_domain(h, a),
-        "nodes_within" => on_nodes(h, a, |got, want| got.is_subset(want)),
+        "nodes_within" => on_nodes(h, a, std::collections::BTreeSet::is_subset),
         "nodes_equal_set" => on_nodes(h, a, |got, want| got == want),
         "role_on" => role_on(h, a),
         "replaced" => replaced(h, a),

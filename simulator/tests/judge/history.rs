@@ -1,8 +1,8 @@
 //! A run's events as states over time, and the scenario's labels over time.
 
-use serde_json::Value;
 use berth_simulator::scenario::timeline::Happening;
 use berth_simulator::scenario::{RunReport, Scenario};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rank → (role, node).

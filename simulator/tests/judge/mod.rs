@@ -3,10 +3,10 @@
 mod assertion;
 mod history;
 
-use history::History;
-use serde_json::Value;
 use berth_simulator::brain::Brain;
 use berth_simulator::scenario::{Scenario, run};
+use history::History;
+use serde_json::Value;
 
 /// Everything that does not hold in one scenario file; empty when all holds.
 pub(crate) fn judge_file(path: &std::path::Path) -> Vec<String> {
