@@ -275,13 +275,16 @@ impl Ledger {
         self.used.get(&queue).and_then(|u| u.get(&key)).copied().unwrap_or(0)
     }
 
-    /// Whether a queue is above its guarantee in something that its job has and the taker wants; a resource that a
-    /// guarantee does not list is not guaranteed at all.
-    // (The planner protects more: what a queue holds of it in proportion to what it lists.)
+    /// Whether a queue is above what it may call its own in something that its job has and the taker wants.
     fn above_guarantee(&self, case: &Case<'_>, queue: QueueIdx, victim: &JobSpec, taker: &JobSpec) -> bool {
         let guarantee = &case.snapshot.state.queue(queue).guarantee;
+        let right = right(case, queue, &total(case));
         keys(case, queue).into_iter().any(|key| {
-            let over = self.get(queue, key) > guarantee.get(&key).copied().unwrap_or(0);
+            let own = match key.pool {
+                None => right[key.resource.row()],
+                Some(_) => to_f64(guarantee.get(&key).copied().unwrap_or(0)),
+            };
+            let over = to_f64(self.get(queue, key)) > own;
             over && requests(case, victim, key.resource) && requests(case, taker, key.resource)
         })
     }
