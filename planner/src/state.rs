@@ -825,6 +825,7 @@ impl ClusterState {
         let (queue_use, running) = (self.queue_use.clone(), self.queue_running.clone());
         let (waiting, holding) = (self.waiting.clone(), self.running.clone());
         let marks = self.marks.clone();
+        let by_class = self.by_class.clone();
         self.recount();
         let same = |a: &Amounts, b: &Amounts| {
             (0..a.0.len().max(b.0.len())).all(|r| a.0.get(r).unwrap_or(&0) == b.0.get(r).unwrap_or(&0))
@@ -849,6 +850,16 @@ impl ClusterState {
         }
         if holding != self.running {
             return Err("running");
+        }
+        let nonempty = |tables: &[BTreeMap<u32, BTreeSet<RankKey>>]| {
+            let classes = |t: &BTreeMap<u32, BTreeSet<RankKey>>| {
+                t.iter().filter(|(_, jobs)| !jobs.is_empty()).map(|(c, jobs)| (*c, jobs.clone())).collect::<Vec<_>>()
+            };
+            tables.iter().map(classes).collect::<Vec<_>>()
+        };
+        let filed: usize = self.by_class.iter().flat_map(BTreeMap::values).map(BTreeSet::len).sum();
+        if nonempty(&by_class) != nonempty(&self.by_class) || filed != self.waiting.iter().map(BTreeSet::len).sum() {
+            return Err("by_class");
         }
         if marks != self.marks {
             return Err("marks");
