@@ -15,6 +15,7 @@ pub mod http;
 pub mod lease;
 pub mod lifecycle;
 pub mod metrics;
+pub mod quota;
 pub mod state;
 pub mod status;
 pub mod telemetry;

@@ -13,11 +13,14 @@ use crds::v1alpha1::{BerthSpec, BerthState, Clears, Moved, TrainingJob};
 use crds::{Berth, Code, Timestamp};
 use planner::job::{Phase, Placement};
 use planner::plan::{Action, StopCause};
-use planner::{JobIdx, NodeIdx, Time};
+use planner::{JobIdx, NodeIdx, Span, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use translate::berth::{self, Decision};
 use translate::lifecycle::stages;
+
+/// A quota is looked at again when it changes, at the latest after this.
+const QUOTA_PAUSE: Span = Span::from_secs(60);
 
 /// A job that a decision is about, with what is needed to carry it out.
 struct Subject {
@@ -131,11 +134,14 @@ impl Engine {
     }
 
     fn start(&mut self, subject: &Subject, placement: &Placement, ends: Time, now: Time) -> bool {
-        // People read these times: whole seconds, never promising more than there is.
-        let window = (Time(now.0 - now.0.rem_euclid(1_000_000)), whole_second_after(ends));
+        // The end is journaled as planned, to the microsecond: promises behind it count on it.
+        let window = (Time(now.0 - now.0.rem_euclid(1_000_000)), ends);
         let decision = self.decision(BerthState::Committed, window, placement, Vec::new());
         let Some((journal, berth)) = self.journal(subject, &decision) else { return false };
         if self.is_too_large(subject, &berth) {
+            return false;
+        }
+        if self.is_over_quota(subject, &berth, now) {
             return false;
         }
         let job = &subject.job;
@@ -152,6 +158,26 @@ impl Engine {
             ..empty(&berth, journal, subject.moment)
         };
         self.launch(&subject.key, FlightKind::Start, operation, None, now);
+        true
+    }
+
+    /// Whether a ResourceQuota of the namespace would refuse the gang half-way; then nothing of it starts.
+    fn is_over_quota(&mut self, subject: &Subject, berth: &Berth, now: Time) -> bool {
+        let namespace = subject.job.metadata.namespace.as_deref();
+        let all = self.world.index.quotas.values().map(AsRef::as_ref);
+        let quotas: Vec<_> = all.filter(|q| q.metadata.namespace.as_deref() == namespace).collect();
+        if quotas.is_empty() {
+            return false;
+        }
+        let Ok(gang) = making(&self.world, &subject.key, &subject.job, berth, |_| Some(1)) else { return false };
+        let Some(message) = crate::quota::exceeded(quotas, &gang.pods) else { return false };
+        let until = now + QUOTA_PAUSE;
+        self.note_job(&subject.key, true, Code::NamespaceQuota, &message);
+        if let Some(record) = self.world.records.get_mut(&subject.key) {
+            record.backoff = Some(Held { code: Code::NamespaceQuota, message, until: Some(until) });
+        }
+        self.call_at(now, &subject.key);
+        self.call_at(until, &subject.key);
         true
     }
 
@@ -315,10 +341,6 @@ impl Engine {
         self.launch(key, kind, operation, None, now);
         true
     }
-}
-
-fn whole_second_after(time: Time) -> Time {
-    if time.is_never() { time } else { Time(time.0 + (-time.0).rem_euclid(1_000_000)) }
 }
 
 /// A Berth that holds room is not forgotten before its pods are gone; a promise holds nothing.
