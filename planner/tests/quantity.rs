@@ -62,7 +62,8 @@ proptest! {
         let text = if digits == 0 { format!("{whole}{suffix}") } else { format!("{whole}.{}{suffix}", &fraction[..digits]) };
         let (least, most) = both(&text, 1000);
         let value = theirs(&text);
-        prop_assert!(theirs(&format!("{least}m")) <= value && value <= theirs(&format!("{most}m")));
+        let (low, high) = (theirs(&format!("{least}m")), theirs(&format!("{most}m")));
+        prop_assert!(low <= value && value <= high);
         prop_assert!(most - least <= 1);
         prop_assert_eq!(least == most, theirs(&format!("{least}m")) == value);
     }
