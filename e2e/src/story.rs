@@ -75,10 +75,11 @@ impl Story {
         world.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
         let (ledger, watch) = keep_ledger(Api::namespaced(world.client.clone(), &name));
         let story = Self { world: world.clone(), name, ledger, watch };
-        story.topology().await?;
-        story.queue(&story.name, queue).await?;
+        // Nodes first: a Topology without nodes is one whose nodes may still come, and refuses nothing.
         let nodes = (0..shape.blocks * shape.racks * shape.nodes).map(|i| story.node_manifest(shape, i));
         try_join_all(nodes.map(|node| async move { world.create(&node).await })).await?;
+        story.topology().await?;
+        story.queue(&story.name, queue).await?;
         Ok(story)
     }
 

@@ -215,7 +215,7 @@ async fn templates_that_starting_bound_would_break_are_refused(world: Arc<World>
             &["podAntiAffinity"],
         ),
         (job("restartPolicy: Always"), &["restartPolicy", "Always", "Never"]),
-        (job("containerz: []"), &["UnknownField", "containerz"]),
+        (job("restartPolcy: Never"), &["UnknownField", "restartPolcy"]),
     ];
     let cases: Vec<(&str, &[&str])> = cases.iter().map(|(job, words)| (job.as_str(), *words)).collect();
     none_of(&story, &cases).await?;

@@ -184,7 +184,9 @@ fn change_is_allowed(
     if grows && shrinks {
         return Err("it would grow and shrink at once");
     }
-    let rested = case.snapshot.now.since(running.resized) >= case.policy.resize_interval;
+    // The start itself was no change of size.
+    let unchanged = running.resized <= running.started;
+    let rested = unchanged || case.snapshot.now.since(running.resized) >= case.policy.resize_interval;
     if grows && !rested {
         return Err("its size was changed less than resizeInterval ago");
     }
