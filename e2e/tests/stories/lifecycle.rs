@@ -175,9 +175,12 @@ async fn a_job_deleted_and_made_again_is_a_new_job(world: Arc<World>) -> Result<
     story.running("train", "1/1").await?;
     let first = story.pods("train").await?.into_values().next().and_then(|p| p.uid()).context("a pod")?;
     story.delete("train").await?;
-    berth_e2e::wait::until(story.jobs(), kube::runtime::watcher::Config::default(), "the job gone", |all| {
-        all.is_empty()
-    })
+    berth_e2e::wait::until(
+        story.jobs(),
+        kube::runtime::watcher::Config::default(),
+        "the job gone",
+        berth_e2e::wait::Objects::is_empty,
+    )
     .await?;
     story.submit(job).await?;
     let again = story.running("train", "1/1").await?;

@@ -55,8 +55,10 @@ async fn a_tainted_node_serves_only_who_tolerates_it(world: Arc<World>) -> Resul
 /// A pod of somebody else, bound by somebody else.
 fn foreign(story: &Story, name: &str, node: &str, more: serde_json::Value) -> serde_json::Value {
     let mut container = json!({"name": "main", "image": "other"});
-    for (key, value) in more.as_object().into_iter().flatten() {
-        container[key] = value.clone();
+    if let serde_json::Value::Object(more) = more {
+        for (key, value) in more {
+            container[key] = value;
+        }
     }
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": story.name},

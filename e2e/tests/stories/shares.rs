@@ -164,7 +164,7 @@ async fn a_gang_over_its_namespace_quota_leaves_no_half(world: Arc<World>) -> Re
     .await?;
     story.submit("{name: train, roles: [{replicas: 3}]}").await?;
     story.pending("train", "NamespaceQuota").await?;
-    story.pods_until("train", "no pod of a part of it", |pods| pods.is_empty()).await?;
+    story.pods_until("train", "no pod of a part of it", berth_e2e::wait::Objects::is_empty).await?;
     let quotas = story.api::<k8s_openapi::api::core::v1::ResourceQuota>();
     let more = kube::api::Patch::Merge(json!({"spec": {"hard": {"count/pods": "3"}}}));
     quotas.patch("pods", &kube::api::PatchParams::default(), &more).await?;
