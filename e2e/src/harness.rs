@@ -110,6 +110,19 @@ impl World {
         controller.ready(READY).await
     }
 
+    /// A controller that lost its Lease on a busy machine ends, and a kubelet would start it again.
+    ///
+    /// # Errors
+    /// If it does not come back.
+    pub async fn revive(&self) -> Result<()> {
+        let mut controller = self.controller.lock().await;
+        if controller.revive()? {
+            eprintln!("        the controller had ended by itself; it is started again");
+            controller.ready(READY).await?;
+        }
+        Ok(())
+    }
+
     /// What the components logged last about `word`.
     pub async fn logs(&self, word: &str) -> String {
         let mut all = String::new();
