@@ -17,7 +17,7 @@ pub(crate) fn all() -> Vec<Told> {
         a_guarantee_is_taken_back_from_a_borrower,
         higher_priority_takes_the_room_of_lower,
         a_job_that_may_not_be_preempted_needs_guarantee,
-        a_gang_over_its_namespace_quota_leaves_no_half,
+        a_namespace_quota_is_seen_before_anything_starts,
         a_reservation_holds_and_short_jobs_fill_the_gap,
     ]
 }
@@ -147,8 +147,8 @@ async fn a_job_that_may_not_be_preempted_needs_guarantee(world: Arc<World>) -> R
     story.never_had_pods("beyond")
 }
 
-async fn a_gang_over_its_namespace_quota_leaves_no_half(world: Arc<World>) -> Result<()> {
-    let story = Story::begin(&world, "a_gang_over_its_namespace_quota", Shape::new(1, 1, 3)).await?;
+async fn a_namespace_quota_is_seen_before_anything_starts(world: Arc<World>) -> Result<()> {
+    let story = Story::begin(&world, "a_namespace_quota_is_seen", Shape::new(1, 1, 3)).await?;
     world
         .create(&json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": story.name},
@@ -164,7 +164,7 @@ async fn a_gang_over_its_namespace_quota_leaves_no_half(world: Arc<World>) -> Re
     .await?;
     story.submit("{name: train, roles: [{replicas: 3}]}").await?;
     story.pending("train", "NamespaceQuota").await?;
-    story.pods_until("train", "no pod of a part of it", berth_e2e::wait::Objects::is_empty).await?;
+    story.never_had_pods("train")?;
     let quotas = story.api::<k8s_openapi::api::core::v1::ResourceQuota>();
     let more = kube::api::Patch::Merge(json!({"spec": {"hard": {"count/pods": "3"}}}));
     quotas.patch("pods", &kube::api::PatchParams::default(), &more).await?;
