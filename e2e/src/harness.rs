@@ -110,6 +110,19 @@ impl World {
         controller.ready(READY).await
     }
 
+    /// A controller that lost its Lease on a busy machine ends, and a kubelet would start it again.
+    ///
+    /// # Errors
+    /// If it does not come back.
+    pub async fn revive(&self) -> Result<()> {
+        let mut controller = self.controller.lock().await;
+        if controller.revive()? {
+            eprintln!("        the controller had ended by itself; it is started again");
+            controller.ready(READY).await?;
+        }
+        Ok(())
+    }
+
     /// What the components logged last about `word`.
     pub async fn logs(&self, word: &str) -> String {
         let mut all = String::new();
@@ -132,8 +145,8 @@ fn component(plane: &Plane, name: &'static str, health: u16, ports: &[(&str, u16
         ("KUBECONFIG", &*kubeconfig.to_string_lossy()),
         ("BERTH_NAMESPACE", crds::names::NAMESPACE),
         ("BERTH_LOG", "info,berth=debug,controller=debug,webhook=debug"),
-        ("BERTH_LEASE_SECONDS", "8"),
-        ("BERTH_WRITE_SECONDS", "4"),
+        ("BERTH_LEASE_SECONDS", "20"),
+        ("BERTH_WRITE_SECONDS", "8"),
         ("BERTH_NODE_LOST_AFTER", "2"),
         ("BERTH_ACCEPT_TIMEOUT", "60"),
         ("BERTH_STAGE_TIMEOUT", "60"),

@@ -105,6 +105,21 @@ impl Component {
         }
     }
 
+    /// Starts it again if it ended by itself, as a kubelet would. True if it had.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn revive(&mut self) -> Result<bool> {
+        let ended = match self.running.as_mut() {
+            Some(running) => running.child.try_wait()?.is_some(),
+            None => false,
+        };
+        if ended {
+            self.start()?;
+        }
+        Ok(ended)
+    }
+
     /// Waits until `/readyz` says so.
     ///
     /// # Errors

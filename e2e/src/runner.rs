@@ -87,6 +87,9 @@ async fn tell(binary: &str, stories: &[Told]) -> Result<()> {
 
 /// One story to its end; its name if it failed.
 async fn one(world: &Arc<World>, story: &Told) -> Option<&'static str> {
+    if let Err(error) = world.revive().await {
+        eprintln!("{error:#}");
+    }
     let began = Instant::now();
     // An assertion's panic is a failure of this story alone.
     let run = AssertUnwindSafe((story.run)(world.clone())).catch_unwind();

@@ -101,8 +101,8 @@ impl Story {
     /// # Errors
     /// If the server refuses it.
     pub async fn queue(&self, name: &str, spec: Value) -> Result<()> {
-        let queue =
-            json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec});
+        let mut queue = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}});
+        queue["spec"] = spec;
         self.world.create(&queue).await.map(drop)
     }
 

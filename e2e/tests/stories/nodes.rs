@@ -42,20 +42,23 @@ async fn a_tainted_node_serves_only_who_tolerates_it(world: Arc<World>) -> Resul
     let story = Story::begin(&world, "a_tainted_node_serves", Shape::new(1, 1, 1)).await?;
     let taint = json!({"spec": {"taints": [{"key": "reserved", "value": "tests", "effect": "NoSchedule"}]}});
     story.patch_node("b0-r0-n0", taint).await?;
-    // It may be untainted one day, so it is no reason to refuse.
-    story.submit("{name: plain, roles: [{replicas: 1}]}").await?;
-    story.job_until("plain", "waiting", |j| j.status.as_ref().is_some_and(|s| s.pending.is_some())).await?;
     let tolerates = "template: {spec: {tolerations: [{key: reserved, operator: Exists}]}}";
     story.submit(&format!("{{name: tolerant, roles: [{{replicas: 1, {tolerates}}}]}}")).await?;
     story.running("tolerant", "1/1").await?;
+    // Of all nodes it could have, each is tainted: that can never run as it is, and the message says so.
+    story
+        .refused("{name: plain, roles: [{replicas: 1}]}", &["PodFitsNoNode", "taint it does not tolerate", "reserved"])
+        .await?;
     story.never_had_pods("plain")
 }
 
 /// A pod of somebody else, bound by somebody else.
 fn foreign(story: &Story, name: &str, node: &str, more: serde_json::Value) -> serde_json::Value {
     let mut container = json!({"name": "main", "image": "other"});
-    for (key, value) in more.as_object().into_iter().flatten() {
-        container[key] = value.clone();
+    if let serde_json::Value::Object(more) = more {
+        for (key, value) in more {
+            container[key] = value;
+        }
     }
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": story.name},

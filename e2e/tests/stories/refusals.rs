@@ -240,7 +240,9 @@ async fn names_and_namespaces_that_cannot_work_are_refused(world: Arc<World>) ->
 }
 
 fn queue(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+    let mut queue = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}});
+    queue["spec"] = spec;
+    queue
 }
 
 async fn queues_that_contradict_each_other_are_refused(world: Arc<World>) -> Result<()> {
