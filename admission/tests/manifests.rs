@@ -3,6 +3,7 @@
 //! The first document of a file is the request: the second, of the same kind and name, is the object as it is; others
 //! are in the cluster already, which is otherwise that of world.yaml. Files whose name begins with `delete-` ask for a
 //! deletion, those with `ok-` must be accepted, all others refused.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use admission::{
     JobChange, Verdict, World, validate_queue, validate_queue_delete, validate_topology, validate_topology_delete,

@@ -85,6 +85,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[allow(clippy::needless_pass_by_value)] // literals are written in place
     fn mk_quota(hard: serde_json::Value, used: serde_json::Value) -> ResourceQuota {
         let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"used": used}});
         serde_json::from_value(quota).expect("a quota")
@@ -93,7 +94,8 @@ mod tests {
     fn mk_gang(pods: usize) -> Vec<Arc<Pod>> {
         let resources = json!({"requests": {"cpu": "500m", "nvidia.com/gpu": "8"}, "limits": {"nvidia.com/gpu": "8"}});
         let pod = json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
-        vec![Arc::new(serde_json::from_value(pod).expect("a pod")); pods]
+        let pod: Arc<k8s_openapi::api::core::v1::Pod> = Arc::new(serde_json::from_value(pod).expect("a pod"));
+        vec![pod; pods]
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The CRDs that are checked in are the ones the types make, small enough for a client-side `kubectl apply`, structural,
 //! and read as users expect.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use std::{fs, path::PathBuf};
 

@@ -1,5 +1,6 @@
 //! One gang of 1,000 pods on 1,000 nodes, beside the same pods made by a bare concurrent loop that plans nothing, writes
 //! nothing down and asks nobody.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::runner::{self, Told};

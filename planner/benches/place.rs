@@ -1,4 +1,5 @@
 //! One placement decision on 5,000 nodes: gangs of 4 and of 1,000, on an idle and on a broken cluster.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 #![allow(missing_docs)]
 
 use berth_planner::ids::{NodeIdx, QueueIdx, ShapeIdx};

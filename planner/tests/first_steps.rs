@@ -1,4 +1,5 @@
 //! The smallest stories of a plan: start, wait with a date, pass without delaying, and nothing more to do.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role};
 use berth_planner::plan::Action;

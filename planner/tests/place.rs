@@ -1,4 +1,5 @@
 //! Where single jobs go: worked examples of the field, each with the outcome that is right.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 #![allow(missing_docs)]
 
 mod place_support;
@@ -14,7 +15,7 @@ const HOUR: i64 = 3600;
 fn by_prefix(names: &[String]) -> Vec<(String, usize)> {
     let mut counted: Vec<(String, usize)> = Vec::new();
     for name in names {
-        let rack = name.rsplit_once('-').unwrap().0.to_owned();
+        let rack = name.rsplit_once('-').expect("known to the test").0.to_owned();
         match counted.iter_mut().find(|c| c.0 == rack) {
             Some(c) => c.1 += 1,
             None => counted.push((rack, 1)),
@@ -34,7 +35,7 @@ fn sizes(names: &[String]) -> Vec<usize> {
 fn seven_pods_over_free_3_3_2_1_take_3_3_and_the_single() {
     let mut world = World::racks(&["rack"], &[("a", &[1, 1, 1]), ("b", &[1, 1, 1]), ("c", &[1, 1]), ("d", &[1])]);
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &job(vec![role("w", worker, 7)])).unwrap();
+    let found = placed(&world.room(), &job(vec![role("w", worker, 7)])).expect("known to the test");
     assert_eq!(found.domains, 3);
     let names = world.names(&found.placement);
     assert_eq!(by_prefix(&names), [("a".into(), 3), ("b".into(), 3), ("d".into(), 1)]);
@@ -46,7 +47,7 @@ fn twelve_pods_in_slices_of_two_over_free_6_5_4_3_2_take_6_4_2() {
         vec![("a", &[1; 6]), ("b", &[1; 5]), ("c", &[1; 4]), ("d", &[1; 3]), ("e", &[1; 2])];
     let mut world = World::racks(&["rack"], &racks);
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &job(vec![sliced("w", worker, 12, 2, "rack")])).unwrap();
+    let found = placed(&world.room(), &job(vec![sliced("w", worker, 12, 2, "rack")])).expect("known to the test");
     let names = world.names(&found.placement);
     assert_eq!(by_prefix(&names), [("a".into(), 6), ("c".into(), 4), ("e".into(), 2)]);
 }
@@ -55,7 +56,7 @@ fn twelve_pods_in_slices_of_two_over_free_6_5_4_3_2_take_6_4_2() {
 fn the_same_counts_hold_for_single_nodes_as_domains() {
     let mut world = World::racks(&[], &[("", &[3, 3, 2, 1])]);
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &preferred(job(vec![role("w", worker, 7)]), "node")).unwrap();
+    let found = placed(&world.room(), &preferred(job(vec![role("w", worker, 7)]), "node")).expect("known to the test");
     assert_eq!(found.domains, 3);
     assert_eq!(found.placement.by_node().iter().map(|n| n.2).collect::<Vec<_>>(), [3, 3, 1]);
 }
@@ -94,7 +95,7 @@ fn thirty_six_nodes_in_segments_of_twelve_take_12_12_12() {
     // Slurm: got 17 + 17 + 2 while the shown topology looked right.
     let mut world = World::racks(&["block"], &[("a", &[1; 17]), ("b", &[1; 17]), ("c", &[1; 17])]);
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &job(vec![sliced("w", worker, 36, 12, "block")])).unwrap();
+    let found = placed(&world.room(), &job(vec![sliced("w", worker, 36, 12, "block")])).expect("known to the test");
     assert_eq!(sizes(&world.names(&found.placement)), [12, 12, 12]);
 }
 
@@ -102,7 +103,7 @@ fn thirty_six_nodes_in_segments_of_twelve_take_12_12_12() {
 fn a_two_node_job_on_an_idle_cluster_uses_one_leaf() {
     let mut world = World::racks(&["leaf"], &[("a", &[1; 8]), ("b", &[1; 8])]);
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &job(vec![role("w", worker, 2)])).unwrap();
+    let found = placed(&world.room(), &job(vec![role("w", worker, 2)])).expect("known to the test");
     assert_eq!((found.domains, sizes(&world.names(&found.placement))), (1, vec![2]));
 }
 
@@ -114,7 +115,7 @@ fn blocks_smaller_than_a_segment_are_skipped_quickly() {
     racks.push(("y", &[1; 4]));
     let mut world = World::racks(&["block"], &racks);
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &job(vec![sliced("w", worker, 12, 4, "block")])).unwrap();
+    let found = placed(&world.room(), &job(vec![sliced("w", worker, 12, 4, "block")])).expect("known to the test");
     assert_eq!(by_prefix(&world.names(&found.placement)), [("x".into(), 8), ("y".into(), 4)]);
 }
 
@@ -124,7 +125,7 @@ fn the_fourth_pod_joins_the_rack_of_the_third_not_a_fresh_block() {
     let mut world = World::racks(&["block", "rack"], &[("s3/s0", &[1, 1]), ("s3/s1", &[1, 1]), ("x/s2", &[1, 1])]);
     let worker = world.shape(&[1]);
     let spec = job(vec![role("w", worker, 4)]);
-    let found = placed(&world.room(), &spec).unwrap();
+    let found = placed(&world.room(), &spec).expect("known to the test");
     assert_eq!(by_prefix(&world.names(&found.placement)), [("s3-s0".into(), 2), ("s3-s1".into(), 2)]);
 
     let held = ["s3-s0-n0", "s3-s0-n1", "s3-s1-n0"];
@@ -146,7 +147,7 @@ fn eight_ranks_fill_one_domain_before_the_next() {
     let mut world = World::new(&[pool("main", &["rack"])], &nodes);
     let worker = world.shape(&[1]);
     let spec = job(vec![role("w", worker, 8)]);
-    let found = placed(&world.room(), &spec).unwrap();
+    let found = placed(&world.room(), &spec).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["n0", "n2", "n4", "n6", "n1", "n3", "n5", "n7"]);
     let quality = quality(&world.topology, &spec, &found.placement, 2);
     assert_eq!((quality.domains, quality.cross_edges, &*quality.level), (2, 1, "cluster"));
@@ -161,7 +162,7 @@ fn pods_without_a_constraint_take_the_two_single_holes() {
     for node in 0..3 {
         room.set_wholly_free_at(berth_planner::NodeIdx(node), if node == 0 { Time::ZERO } else { Time::NEVER });
     }
-    let found = placed(&room, &job(vec![role("a", small, 2)])).unwrap();
+    let found = placed(&room, &job(vec![role("a", small, 2)])).expect("known to the test");
     assert_eq!(found.placement.by_node().iter().map(|n| n.0.0).collect::<Vec<_>>(), [1, 2]);
     for seat in &found.placement.seats {
         room.take(seat.node, small, 1);
@@ -177,15 +178,15 @@ fn a_single_pod_goes_to_the_broken_rack_and_the_fullest_node() {
     for name in ["b-n1", "c-n0"] {
         room.set_wholly_free_at(world.node(name), Time::NEVER);
     }
-    let found = placed(&room, &job(vec![role("w", pod, 1)])).unwrap();
+    let found = placed(&room, &job(vec![role("w", pod, 1)])).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["b-n1"]);
     // Promised room comes last, unhealthy nodes after healthy ones.
     room.set_promised(world.node("b-n1"), true);
-    let found = placed(&room, &job(vec![role("w", pod, 1)])).unwrap();
+    let found = placed(&room, &job(vec![role("w", pod, 1)])).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["c-n0"]);
     room.set_promised(world.node("b-n1"), false);
     room.set_health(world.node("b-n1"), 1);
-    let found = placed(&room, &job(vec![role("w", pod, 1)])).unwrap();
+    let found = placed(&room, &job(vec![role("w", pod, 1)])).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["c-n0"]);
 }
 
@@ -196,7 +197,7 @@ fn a_single_pod_takes_the_node_whose_end_moves_least() {
     let mut room = world.room();
     room.set_wholly_free_at(world.node("a-n0"), Time::from_secs(HOUR / 4));
     room.set_wholly_free_at(world.node("b-n0"), Time::from_secs(HOUR / 2));
-    let found = placed(&room, &job(vec![role("w", pod, 1)])).unwrap();
+    let found = placed(&room, &job(vec![role("w", pod, 1)])).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["b-n0"]);
     assert!(found.loss.0 > 0);
 }
@@ -210,7 +211,7 @@ fn a_gang_takes_the_rack_that_stays_tight_over_its_life() {
     for (name, at) in [("a-n2", 60), ("a-n3", 60), ("b-n2", 2 * HOUR), ("b-n3", 2 * HOUR)] {
         room.set_wholly_free_at(world.node(name), Time::from_secs(at));
     }
-    let found = placed(&room, &job(vec![role("w", worker, 2)])).unwrap();
+    let found = placed(&room, &job(vec![role("w", worker, 2)])).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["b-n0", "b-n1"]);
 }
 
@@ -222,7 +223,7 @@ fn one_node_of_unknown_path_satisfies_any_level_and_two_do_not() {
     let spec = |pods| required(job(vec![role("w", worker, pods)]), "rack");
     assert!(placed(&world.room(), &spec(8)).is_ok());
     assert_eq!(placed(&world.room(), &spec(9)).unwrap_err(), NoFit::Proved);
-    let anywhere = placed(&world.room(), &job(vec![role("w", worker, 16)])).unwrap();
+    let anywhere = placed(&world.room(), &job(vec![role("w", worker, 16)])).expect("known to the test");
     assert_eq!(anywhere.domains, 2);
 }
 
@@ -243,7 +244,7 @@ fn a_level_is_resolved_in_each_pool_by_name() {
     ];
     let mut world = World::new(&pools, &nodes);
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &required(job(vec![role("w", worker, 3)]), "rack")).unwrap();
+    let found = placed(&world.room(), &required(job(vec![role("w", worker, 3)]), "rack")).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["t1", "t2", "t3"]);
     assert_eq!(placed(&world.room(), &required(job(vec![role("w", worker, 4)]), "rack")).unwrap_err(), NoFit::Proved);
     assert!(placed(&world.room(), &job(vec![role("w", worker, 4)])).is_ok());
@@ -273,7 +274,7 @@ fn a_leader_and_its_workers_share_a_rack_where_greed_fails() {
     let leader = world.shape(&[0, 3]);
     let worker = world.shape(&[1, 1]);
     let spec = required(job(vec![role("leader", leader, 1), role("w", worker, 2)]), "rack");
-    let found = placed(&world.room(), &spec).unwrap();
+    let found = placed(&world.room(), &spec).expect("known to the test");
     assert_eq!(world.names(&found.placement)[0], "n1");
     let spec = required(job(vec![role("leader", leader, 1), role("w", worker, 3)]), "rack");
     assert_eq!(placed(&world.room(), &spec).unwrap_err(), NoFit::Proved);
@@ -297,7 +298,7 @@ fn domains_whose_names_share_a_prefix_stay_apart() {
         &[(0, "rack-1", "rack-1", &[1]), (0, "rack-10", "a", &[1]), (0, "rack-10", "b", &[1])],
     );
     let worker = world.shape(&[1]);
-    let found = placed(&world.room(), &required(job(vec![role("w", worker, 2)]), "rack")).unwrap();
+    let found = placed(&world.room(), &required(job(vec![role("w", worker, 2)]), "rack")).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["a", "b"]);
 }
 
@@ -310,7 +311,7 @@ fn lost_members_are_replaced_together_inside_the_required_domain() {
     spec.roles[0].replicas = 2;
     let seats = ["a-n0", "a-n1"].iter().zip(0..).map(|(n, index)| Seat { role: 0, index, node: world.node(n) });
     let current = Placement { seats: seats.collect() };
-    let swaps = replace(&world.room(), &spec, &current, &[0, 1]).unwrap();
+    let swaps = replace(&world.room(), &spec, &current, &[0, 1]).expect("known to the test");
     assert_eq!(swaps, [(0, world.node("a-n2")), (1, world.node("a-n3"))]);
     let mut room = world.room();
     room.take(world.node("a-n3"), worker, 1);
@@ -329,7 +330,7 @@ fn a_lost_slice_member_is_replaced_in_the_domain_of_its_slice() {
     let room = world.room();
     assert_eq!(replace(&room, &spec, &current, &[1]), Some(vec![(1, world.node("x-a-n2"))]));
     assert_eq!(replace(&room, &spec, &current, &[2]), None, "rack b has no room for the mate of rank 3");
-    let both = replace(&room, &spec, &current, &[2, 3]).unwrap();
+    let both = replace(&room, &spec, &current, &[2, 3]).expect("known to the test");
     assert_eq!(both, [(2, world.node("x-c-n0")), (3, world.node("x-c-n1"))], "a whole slice may move");
 }
 
@@ -391,7 +392,7 @@ fn members_that_do_not_talk_take_the_smallest_nodes_first() {
     let mut spec = job(vec![role("a", small, 2)]);
     spec.communication = Communication::Independent;
     let mut room = world.room();
-    let found = placed(&room, &spec).unwrap();
+    let found = placed(&room, &spec).expect("known to the test");
     assert_eq!(world.names(&found.placement), ["-n1", "-n2"]);
     for seat in &found.placement.seats {
         room.take(seat.node, small, 1);
@@ -424,7 +425,7 @@ fn growth_takes_the_own_nodes_then_the_own_rack_then_the_own_block() {
     room.take(world.node("x-a-n1"), worker, 1);
     let mut order = Vec::new();
     for _ in 0..4 {
-        let node = extend(&room, &spec, &current, 0, 1, None).unwrap()[0];
+        let node = extend(&room, &spec, &current, 0, 1, None).expect("known to the test")[0];
         room.take(node, worker, 1);
         order.push(world.topology.node_name(node).to_string());
     }
@@ -443,11 +444,11 @@ fn the_loss_is_the_integral_it_claims_to_be() {
     room.set_wholly_free_at(world.node("a-n2"), Time::NEVER);
     let half = i128::from(HOUR / 2) * 1_000_000;
     // One pod goes to the node that never frees: nothing is broken.
-    assert_eq!(placed(&room, &job(vec![role("w", worker, 1)])).unwrap().loss.0, 0);
+    assert_eq!(placed(&room, &job(vec![role("w", worker, 1)])).expect("known to the test").loss.0, 0);
     // Two: that one and the node that frees half way: there c is 2 and k 1, 4 - 1.
-    assert_eq!(placed(&room, &job(vec![role("w", worker, 2)])).unwrap().loss.0, 3 * half);
+    assert_eq!(placed(&room, &job(vec![role("w", worker, 2)])).expect("known to the test").loss.0, 3 * half);
     // Three: k is 1 then 2, so 1 - 0 in the first half and 4 - 0 in the second.
-    assert_eq!(placed(&room, &job(vec![role("w", worker, 3)])).unwrap().loss.0, half + 4 * half);
+    assert_eq!(placed(&room, &job(vec![role("w", worker, 3)])).expect("known to the test").loss.0, half + 4 * half);
 }
 
 #[test]
@@ -458,9 +459,9 @@ fn an_elastic_gang_starts_where_it_can_grow_in_one_block() {
     let worker = world.shape(&[1]);
     let mut spec = job(vec![role("w", worker, 8)]);
     spec.roles[0].floor = 4;
-    let found = placed(&world.room(), &spec).unwrap();
+    let found = placed(&world.room(), &spec).expect("known to the test");
     assert_eq!(by_prefix(&world.names(&found.placement)), [("y-a".into(), 4)]);
     spec.roles[0].replicas = 4;
-    let found = placed(&world.room(), &spec).unwrap();
+    let found = placed(&world.room(), &spec).expect("known to the test");
     assert_eq!(by_prefix(&world.names(&found.placement)), [("x-a".into(), 4)]);
 }

@@ -1,4 +1,5 @@
 //! Private schedules: one queue alone on its guarantee, by small hand-made cases and against naive simulations.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use berth_planner::private::{PrivateJob, PrivateRules, PrivateSchedules, PrivateStart};
 use berth_planner::queue::{Backfill, Order, Queue, QueueState, QuotaKey};

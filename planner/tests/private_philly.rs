@@ -3,7 +3,8 @@
 //! Fifteen virtual clusters are queues whose guarantees add up to the pool. Each one's private schedule is carried along.
 //! At a job's private start: over - nothing; running on lent room - guaranteed from then on; waiting - it starts and
 //! stops lent jobs if need be. What is idle is lent to the cluster of least use by guarantee.
-
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
+#![allow(clippy::needless_range_loop)] // tables of one row a queue, read side by side
 use berth_planner::private::{PrivateJob, PrivateRules, PrivateSchedules};
 use berth_planner::queue::{Backfill, Order, QuotaKey};
 use berth_planner::{QueueIdx, ResourceIdx, Span, Time};

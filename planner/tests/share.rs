@@ -1,4 +1,5 @@
 //! Queue use within a cycle, against the numbers and cases of the field.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use berth_planner::ids::{JobIdx, NodeIdx, QueueIdx};
 use berth_planner::job::{Communication, JobSpec, Locality, Phase, Placement, Role, Running, Seat, Waiting};

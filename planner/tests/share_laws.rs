@@ -1,5 +1,6 @@
 //! Laws of queue use on random trees: evictions end, nobody is taken below what is its right, names and order of input
 //! do not matter.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use berth_planner::ids::QueueIdx;
 use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role, Waiting};

@@ -1,5 +1,6 @@
 //! Replays of public logs give the published figures, through the production planner, without a violation or a broken
 //! promise. The logs are no part of the repository: `BERTH_TRACES` names their folder, else `../shared/traces` is tried.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use berth_simulator::brain::Brain;
 use berth_simulator::replay::options::{BackfillRule, OrderRule, ReplayOptions};
@@ -21,7 +22,7 @@ fn log(name: &str) -> Option<PathBuf> {
 
 /// Replays, and holds the run to what every run is held to.
 fn run(options: &ReplayOptions) -> ReplayReport {
-    let replayed = replay(options, Brain::production(), &mut |_, _| {}).unwrap();
+    let replayed = replay(options, Brain::production(), &mut |_, _| {}).expect("a readable log");
     assert_eq!(replayed.faults, Vec::<String>::new());
     assert_eq!(replayed.report.broken_reservations, 0, "broken promises");
     replayed.report

@@ -1,4 +1,5 @@
 //! Stories on a real API server; see [`berth_e2e`].
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 #![allow(clippy::needless_pass_by_value)] // manifests are written in place, where a borrow would only be noise
 
 mod faults;

@@ -33,7 +33,7 @@ impl World {
         let free = (0..topology.node_count())
             .map(|row| {
                 let name = topology.node_name(NodeIdx::of(row));
-                let (.., amounts) = nodes.iter().find(|n| *n.2 == **name).unwrap();
+                let (.., amounts) = nodes.iter().find(|n| *n.2 == **name).expect("known to the test");
                 Amounts(std::iter::once(110).chain(amounts.iter().copied()).collect())
             })
             .collect();
@@ -72,7 +72,10 @@ impl World {
     }
 
     pub fn node(&self, name: &str) -> NodeIdx {
-        (0..self.topology.node_count()).map(NodeIdx::of).find(|n| &**self.topology.node_name(*n) == name).unwrap()
+        (0..self.topology.node_count())
+            .map(NodeIdx::of)
+            .find(|n| &**self.topology.node_name(*n) == name)
+            .expect("known to the test")
     }
 
     pub fn names(&self, placement: &Placement) -> Vec<String> {
