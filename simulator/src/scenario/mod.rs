@@ -1,7 +1,7 @@
 //! Scenarios: one YAML file of manifests and a timeline, run through the production planner under a virtual clock.
 //!
 //! Data flow: [`document`] (text → documents) → [`input`] and [`shorthand`] (documents → objects and timeline) →
-//! [`run`]: a [`store`] of objects as an API server would hold them, an [`operator`] that keeps the planner's state by
+//! [`run()`]: a [`store`] of objects as an API server would hold them, an [`operator`] that keeps the planner's state by
 //! them as the controller does, and [`life`], the truth about how long jobs really run → [`event`]s and [`report`].
 
 pub mod brackets;
