@@ -141,6 +141,6 @@ fn pass<K: CustomResourceExt + Serialize + DeserializeOwned>(objects: &[Value]) 
 fn samples_and_starters_pass_the_rules_of_their_kinds() {
     let both = |kind| [of_kind("samples", kind), of_kind("starter", kind)].concat();
     assert_eq!(pass::<TrainingJob>(&both("TrainingJob")), 8);
-    assert_eq!(pass::<Queue>(&both("Queue")), 3);
+    assert_eq!(pass::<Queue>(&both("Queue")), 4);
     assert_eq!(pass::<Topology>(&both("Topology")), 2);
 }

@@ -46,6 +46,8 @@ proptest! {
     #[test]
     fn whole_numbers_with_any_suffix_are_what_the_other_crate_says(number in 1i64..1_000_000, row in 4usize..15) {
         let (suffix, ..) = SUFFIXES[row];
+        // The other crate takes a bare E for the start of an exponent.
+        prop_assume!(suffix != "E");
         let text = format!("{number}{suffix}");
         let exact = theirs(&text).to_bytes_i128().expect("known to the test");
         match i64::try_from(exact) {
