@@ -9,6 +9,7 @@
 //! `check` judges that plan by other means before anybody acts on it.
 
 pub mod check;
+pub mod counterfactual;
 mod cycle;
 pub mod ids;
 pub mod job;
@@ -27,6 +28,6 @@ pub mod state;
 pub mod time;
 pub mod topology;
 
-pub use cycle::plan;
+pub use cycle::{counterfactuals, forecast, plan};
 pub use ids::{DomainIdx, JobIdx, NodeIdx, PoolIdx, QueueIdx, ResourceIdx, ShapeIdx};
 pub use time::{Span, Time};

@@ -81,8 +81,8 @@ impl Marks {
     }
 }
 
-/// The cluster.
-#[derive(Debug, Default)]
+/// The cluster. A copy costs its whole size: for questions outside the cycle only.
+#[derive(Clone, Debug, Default)]
 pub struct ClusterState {
     /// Names of resources.
     pub resources: ResourceTable,

@@ -1,7 +1,9 @@
 //! One planning cycle: the only code with the control flow of a plan, as numbered steps.
 
+mod counterfactual;
 mod earliest;
 mod entitle;
+mod forecast;
 mod grow;
 mod promises;
 mod quota_time;
@@ -24,6 +26,9 @@ use crate::time::{Span, Time};
 use quota_time::QuotaBook;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub use counterfactual::counterfactuals;
+pub use forecast::forecast;
 
 /// Plans one moment of a cluster.
 ///
@@ -79,6 +84,8 @@ pub(crate) struct Cycle<'a> {
     /// Per class: why it has no room.
     no_room: BTreeMap<(u32, bool), Reason>,
     reservations: u32,
+    /// How much deeper than their backfill depth queues are planned: on paper only.
+    beyond: u32,
     wake: Time,
 }
 
@@ -111,6 +118,7 @@ impl<'a> Cycle<'a> {
             preyless: BTreeSet::new(),
             no_room: BTreeMap::new(),
             reservations: u32::try_from(snapshot.state.reserved().len()).unwrap_or(u32::MAX),
+            beyond: 0,
             wake: Time::NEVER,
         }
     }

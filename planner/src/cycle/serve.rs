@@ -179,7 +179,7 @@ impl<'a> Cycle<'a> {
     fn only_starts(&self, queue: QueueIdx, blocked: u32) -> bool {
         let given = match self.state().queue(queue).backfill {
             Backfill::None => false,
-            Backfill::Depth(depth) => blocked >= depth,
+            Backfill::Depth(depth) => blocked >= depth.saturating_add(self.beyond),
         };
         given && !self.policy.preemption && self.state().reserved().len() <= blocked as usize
     }
@@ -208,7 +208,7 @@ impl<'a> Cycle<'a> {
             Outcome::Blocked(reason) => {
                 line.blocked += 1;
                 self.explain(job, line.position, reason, None);
-                if self.state().queue(line.queue).backfill == Backfill::None {
+                if self.state().queue(line.queue).backfill == Backfill::None && self.beyond == 0 {
                     self.close_line(line, job);
                 }
             }
@@ -395,8 +395,8 @@ impl<'a> Cycle<'a> {
 
     fn due_a_promise(&self, line: &Line<'_>) -> bool {
         let deep = match self.state().queue(line.queue).backfill {
-            Backfill::None => false,
-            Backfill::Depth(depth) => line.blocked < depth,
+            Backfill::None => self.beyond > 0,
+            Backfill::Depth(depth) => line.blocked < depth.saturating_add(self.beyond),
         };
         deep && self.reservations < self.policy.max_reservations
     }

@@ -39,6 +39,13 @@ pub(crate) struct Scratch {
     pub(crate) best_domains: BTreeMap<u32, u32>,
 }
 
+impl Clone for Scratch {
+    /// A copy of a cluster builds its own tables when it needs them.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 impl Scratch {
     /// Notes that a node's room changed outside a plan.
     pub(crate) fn touch(&mut self, node: NodeIdx) {
