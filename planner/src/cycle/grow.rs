@@ -1,6 +1,6 @@
 //! Surplus: queues that give room back, and elastic gangs that grow into what nobody else wants.
 
-use super::victims::one_step_less;
+use super::prey::one_step_less;
 use super::{Cycle, Fate};
 use crate::ids::{JobIdx, QueueIdx};
 use crate::job::{JobSpec, Placement, Seat};

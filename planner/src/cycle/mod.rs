@@ -1,10 +1,15 @@
 //! One planning cycle: the only code with the control flow of a plan, as numbered steps.
 
+mod claim;
+mod clearing;
 mod counterfactual;
 mod earliest;
 mod entitle;
 mod forecast;
 mod grow;
+mod line;
+mod pass;
+mod prey;
 mod promises;
 mod quota_time;
 mod reasons;
