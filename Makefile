@@ -40,5 +40,8 @@ bench: ## Speed, each figure beside its mark; writes target/bench.json and docs/
 quality: ## Quality on public traces, each figure beside its mark; writes target/quality.json
 	hack/bench quality
 
+sweep: ## Every fault at every call of every stage of a gang's life; writes target/sweep.json
+	hack/sweep
+
 nightly: ## The laws at their full counts, and the licence and advisory audit
 	hack/nightly

@@ -1,6 +1,7 @@
 //! Wiring: one line for each task, and the order in which they begin and end.
 
 use crate::args::Args;
+use crate::clock::Clock;
 use crate::commit::Executor;
 use crate::engine::Engine;
 use crate::health::Pulse;
@@ -20,6 +21,20 @@ const DELTAS: usize = 16_384;
 /// Renewals within one term.
 const RENEWALS: u32 = 6;
 
+/// What one replica is given from outside: nothing in it is made by looking around.
+pub struct Surroundings {
+    /// For lists and watches.
+    pub reading: Client,
+    /// For everything else; it must not try again by itself: the protocol knows better when a write may be.
+    pub writing: Client,
+    /// What time it is.
+    pub clock: Clock,
+    /// Signs of life.
+    pub pulse: Arc<Pulse>,
+    /// Figures.
+    pub metrics: Arc<Metrics>,
+}
+
 /// Runs until a signal comes or leadership is lost.
 ///
 /// # Errors
@@ -30,12 +45,10 @@ pub async fn run(args: Args, telemetry: &Telemetry) -> anyhow::Result<()> {
     }
     let config = Config::infer().await.context("no cluster: set KUBECONFIG, or run inside one")?;
     let reading = Client::try_from(config.clone()).context("the client cannot be made")?;
-    // The protocol knows better than the client when a write may be tried again.
     let mut config = config;
     config.default_retry = false;
     let writing = Client::try_from(config).context("the client cannot be made")?;
-    let metrics = Arc::new(Metrics::global());
-    let pulse = Arc::new(Pulse::default());
+    let (metrics, pulse) = (Arc::new(Metrics::global()), Arc::new(Pulse::default()));
     let (stop, stopped) = signal::channel(false);
     tokio::spawn(async move {
         terminated().await;
@@ -43,14 +56,26 @@ pub async fn run(args: Args, telemetry: &Telemetry) -> anyhow::Result<()> {
     });
     let pages = Pages { pulse: pulse.clone(), registry: telemetry.registry.clone() };
     let server = tokio::spawn(http::serve(args.listen, pages, until(stopped.clone())));
+    let surroundings = Surroundings { reading, writing, clock: Clock::wall(), pulse, metrics };
+    let ended = replica(&args, surroundings, stopped).await;
+    server.abort();
+    ended
+}
 
+/// The life of one replica: it waits for the Lease, works, and gives the Lease back when told to stop.
+///
+/// # Errors
+/// If leadership was lost.
+pub async fn replica(args: &Args, around: Surroundings, stopped: signal::Receiver<bool>) -> anyhow::Result<()> {
+    let Surroundings { reading, writing, clock, pulse, metrics } = around;
     // 1. Lead.
     let claim = if args.no_lease { Claim::forever() } else { Claim::none() };
-    let mut election = Election::new(writing.clone(), candidate(&args), claim.clone());
+    let mut election = Election::new(writing.clone(), clock.clone(), candidate(args), claim.clone());
     if !args.no_lease {
         tokio::select! {
-            () = election.acquire() => {}
+            biased;
             () = until(stopped.clone()) => return Ok(()),
+            () = election.acquire() => {}
         }
     }
     pulse.set_leading(true);
@@ -60,11 +85,12 @@ pub async fn run(args: Args, telemetry: &Telemetry) -> anyhow::Result<()> {
     let (sender, deltas) = mpsc::channel(DELTAS);
     watch::spawn_all(reading, sender, pulse.clone(), metrics.clone());
     let executor = Executor::new(writing, claim, args.concurrency, args.write_limit(), metrics.clone());
-    let engine = Engine::new(&args, executor, deltas, pulse, metrics.clone());
+    let engine = Engine::new(args, clock, executor, deltas, pulse, metrics.clone());
 
     // 3. Work until told to stop, or until somebody else leads.
     let lost = tokio::select! {
-        () = engine.run(until(stopped.clone())) => false,
+        biased;
+        () = engine.run(until(stopped)) => false,
         () = election.hold(), if !args.no_lease => true,
     };
     metrics.leader(false);
@@ -74,7 +100,6 @@ pub async fn run(args: Args, telemetry: &Telemetry) -> anyhow::Result<()> {
     if !args.no_lease {
         election.release().await;
     }
-    server.abort();
     Ok(())
 }
 

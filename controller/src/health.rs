@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
 /// A watch lives at most 200 s, so a longer silence means that it died unseen.
 const SILENCE_MAX: Duration = Duration::from_secs(240);

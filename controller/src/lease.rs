@@ -4,16 +4,17 @@
 //! Invariant: we believe to lead only until `duration` after we *sent* the last renewal that succeeded, and everybody
 //! else waits `duration` after they *saw* it: two never lead at once, whatever the clocks say.
 
+use crate::clock::Clock;
 use crate::commit::Fence;
 use crds::Berth;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use k8s_openapi::jiff;
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Whether and until when we lead.
 #[derive(Debug)]
@@ -71,6 +72,7 @@ pub struct Candidate {
 pub struct Election {
     candidate: Candidate,
     client: Client,
+    clock: Clock,
     claim: Arc<Claim>,
     /// The record as last seen to change, and when we saw it.
     seen: Option<(LeaseSpec, Instant)>,
@@ -79,8 +81,8 @@ pub struct Election {
 impl Election {
     /// A candidate's view.
     #[must_use]
-    pub fn new(client: Client, candidate: Candidate, claim: Arc<Claim>) -> Self {
-        Self { candidate, client, claim, seen: None }
+    pub fn new(client: Client, clock: Clock, candidate: Candidate, claim: Arc<Claim>) -> Self {
+        Self { candidate, client, clock, claim, seen: None }
     }
 
     /// Waits until we lead.
@@ -160,7 +162,7 @@ impl Election {
     }
 
     async fn take(&mut self, metadata: Option<ObjectMeta>, epoch: i64) -> kube::Result<bool> {
-        let now = MicroTime(jiff::Timestamp::now());
+        let now = MicroTime(self.clock.timestamp());
         let spec = LeaseSpec {
             holder_identity: Some(self.candidate.identity.clone()),
             lease_duration_seconds: Some(self.seconds()),
@@ -199,7 +201,7 @@ impl Election {
         if !ours {
             return Ok(false);
         }
-        spec.renew_time = Some(MicroTime(jiff::Timestamp::now()));
+        spec.renew_time = Some(MicroTime(self.clock.timestamp()));
         match self.replace(lease.metadata, spec).await {
             Ok(lease) => {
                 self.seen = lease.spec.map(|s| (s, sent));

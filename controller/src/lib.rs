@@ -8,6 +8,7 @@
 
 pub mod app;
 pub mod args;
+pub mod clock;
 pub mod commit;
 pub mod engine;
 pub mod health;

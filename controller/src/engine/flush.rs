@@ -102,7 +102,7 @@ impl Engine {
             {
                 trace.end();
                 record.refusals = 0;
-                let delay = super::now().since(record.first_seen).as_secs_f64();
+                let delay = self.clock.now().since(record.first_seen).as_secs_f64();
                 self.metrics.started(Duration::from_secs_f64(delay));
             }
         }

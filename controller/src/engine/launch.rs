@@ -1,6 +1,6 @@
 //! Operations leave here as tasks of their own and come back as landings: one at a time for each job.
 
-use super::{Engine, now};
+use super::Engine;
 use crate::commit::request::{Fault, Refusal};
 use crate::commit::writes::{Kind, StatusWrite, Target, Written};
 use crate::commit::{Executor, Journal, Operation, Outcome, Report, Stage, Undo};
@@ -14,7 +14,8 @@ use kube::core::DeserializeGuard;
 use planner::job::{Leaving, Phase};
 use planner::{Span, Time};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
+use tokio::time::Instant;
 use translate::lifecycle::backoff::doubling;
 
 /// What comes back.
@@ -120,8 +121,9 @@ impl Engine {
         F: Future<Output = Result<Option<Arc<TrainingJob>>, Fault>> + Send + 'static,
     {
         let Some(job) = self.world.index.jobs.get(key).cloned() else { return };
+        let now = self.clock.now();
         let Some(record) = self.world.records.get_mut(key) else { return };
-        record.flight = Some(Flight { kind: FlightKind::Sweep, since: Instant::now(), began: now() });
+        record.flight = Some(Flight { kind: FlightKind::Sweep, since: Instant::now(), began: now });
         self.flying += 1;
         let landing = self.landing.clone();
         let (key, uid) = (key.to_owned(), record.uid.clone());
@@ -180,6 +182,7 @@ impl Engine {
 
     /// Takes what came back in.
     pub(super) fn land(&mut self, landing: Landing) {
+        let now = self.clock.now();
         self.flying = self.flying.saturating_sub(1);
         match landing {
             Landing::Operation { key, uid, kind, began, report, job } => {
@@ -193,7 +196,7 @@ impl Engine {
                 if let Some(record) = self.world.records.get_mut(&key).filter(|r| r.uid == uid) {
                     record.flight = None;
                     // The watch shows the rest; until then nothing is asked twice.
-                    record.retry_at = Some(now() + Span::from_secs(if failed.is_some() { 2 } else { 1 }));
+                    record.retry_at = Some(now + Span::from_secs(if failed.is_some() { 2 } else { 1 }));
                 }
                 self.world.touch_job(&key);
             }
@@ -205,7 +208,7 @@ impl Engine {
                 if report.outcome == Outcome::Done {
                     self.world.touch_job(&key);
                 } else {
-                    self.call_at(now() + STALLED_FIRST, &key);
+                    self.call_at(now + STALLED_FIRST, &key);
                 }
             }
         }
@@ -230,7 +233,7 @@ impl Engine {
             // A failed write is tried again in its time, not at once: the server has trouble enough.
             Some(error) => {
                 tracing::warn!(object = key, error, "a status could not be written and is tried again");
-                self.call_at(now() + STATUS_PAUSE, key);
+                self.call_at(self.clock.now() + STATUS_PAUSE, key);
             }
             None => {
                 self.stale.insert(key.to_owned());
@@ -246,7 +249,7 @@ impl Engine {
         self.world.assume_pods(made);
         self.world.touch_job(key);
         self.world.note_changed();
-        let at = now();
+        let at = self.clock.now();
         let Some(record) = self.world.records.get_mut(key).filter(|r| r.uid == uid) else { return };
         let took = record.flight.take().map(|f| f.since.elapsed()).unwrap_or_default();
         let label = label(&outcome);

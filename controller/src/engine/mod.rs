@@ -9,13 +9,13 @@ mod notes;
 mod plan;
 
 use crate::args::Args;
+use crate::clock::Clock;
 use crate::commit::Executor;
 use crate::health::Pulse;
 use crate::lifecycle::{self, Step};
 use crate::metrics::Metrics;
 use crate::state::World;
 use crate::watch::Delta;
-use k8s_openapi::jiff;
 use launch::Landing;
 use notes::Notebook;
 use planner::Time;
@@ -37,6 +37,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(30);
 /// The owner.
 pub struct Engine {
     world: World,
+    clock: Clock,
     policy: Policy,
     executor: Executor,
     /// Operations go one after the other beyond so many, so that each gang is whole as early as it can be.
@@ -73,6 +74,7 @@ impl Engine {
     #[must_use]
     pub fn new(
         args: &Args,
+        clock: Clock,
         executor: Executor,
         deltas: mpsc::Receiver<Delta>,
         pulse: Arc<Pulse>,
@@ -82,6 +84,7 @@ impl Engine {
         let notebook = Notebook::open(executor.clone(), &args.identity(), metrics.clone());
         Self {
             world: World::new(args.settings()),
+            clock,
             policy: Policy::standard(),
             executor,
             runway: Arc::new(Semaphore::new(args.operations)),
@@ -111,6 +114,7 @@ impl Engine {
         loop {
             // 1. Wait for something to happen or to become due.
             let woken = tokio::select! {
+                biased;
                 () = &mut stop => break,
                 woken = self.wait() => woken,
             };
@@ -134,7 +138,9 @@ impl Engine {
     /// True when there is something to do, false when nobody will ever send anything again.
     async fn wait(&mut self) -> bool {
         let sleep = self.next_due();
+        // In a fixed order, so that a run can be told again; what the others bring is taken in right after, by `drain`.
         tokio::select! {
+            biased;
             delta = self.deltas.recv() => match delta {
                 Some(delta) => { self.world.apply(delta); true }
                 None => false,
@@ -148,7 +154,7 @@ impl Engine {
     }
 
     fn next_due(&self) -> Instant {
-        let now = now();
+        let now = self.clock.now();
         let first = [self.timers.keys().next().copied(), self.wake].into_iter().flatten().min();
         let micros = first.map_or(u64::MAX, |t| u64::try_from(t.since(now).0).unwrap_or(0));
         Instant::now() + Duration::from_micros(micros).min(SLEEP_MAX)
@@ -169,7 +175,7 @@ impl Engine {
     /// One turn: numbered steps, each a function with a named outcome.
     fn turn(&mut self) {
         let started = std::time::Instant::now();
-        let now = now();
+        let now = self.clock.now();
         // 1. What is due counts as changed.
         self.ring(now);
         // 2. The planner's picture follows the objects.
@@ -251,6 +257,7 @@ impl Engine {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.flying > 0 {
             tokio::select! {
+                biased;
                 landing = self.landings.recv() => match landing {
                     Some(landing) => self.land(landing),
                     None => return,
@@ -259,9 +266,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// Now, on the cluster's clock.
-pub(crate) fn now() -> Time {
-    Time(jiff::Timestamp::now().as_microsecond())
 }

@@ -9,7 +9,7 @@ use planner::plan::Quality;
 use planner::reason::DomainReport;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// A job's memory.
 #[derive(Debug)]

@@ -24,6 +24,8 @@ use tokio::sync::mpsc;
 
 /// Shorter than the idle cuts of common load balancers (240 s).
 const WATCH_SECONDS: u32 = 200;
+/// A watch that says nothing for longer than it may live has died unseen: begun anew.
+const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
 /// Objects a page of a list.
 const PAGE: u32 = 1000;
 /// First pause after trouble; doubles up to [`PAUSE_MAX`].
@@ -126,7 +128,9 @@ where
         };
         let stream = self.api.watch(&params, version).await?;
         futures::pin_mut!(stream);
-        while let Some(event) = stream.try_next().await? {
+        loop {
+            let Ok(next) = tokio::time::timeout(SILENCE, stream.try_next()).await else { return Ok(End::Closed) };
+            let Some(event) = next? else { return Ok(End::Closed) };
             self.alive();
             let change = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Set(self.pruned(object)),
@@ -145,7 +149,6 @@ where
                 return Ok(End::Stopped);
             }
         }
-        Ok(End::Closed)
     }
 
     fn pruned(&self, mut object: K) -> Arc<K> {

@@ -1,0 +1,1 @@
+//! Whole lives by a seed.
