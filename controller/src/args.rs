@@ -1,5 +1,6 @@
 //! Settings of the controller, from the command line or the environment.
 
+use crate::knobs::Knobs;
 use crate::telemetry::LogFormat;
 use clap::Parser;
 use planner::Span;
@@ -46,12 +47,18 @@ pub struct Args {
     /// How long a stage of dependsOn may take to be ready, in seconds.
     #[arg(long, env = "BERTH_STAGE_TIMEOUT", default_value_t = 600)]
     pub stage_timeout_seconds: u64,
+    /// Milliseconds of each second that may be spent on what would start the waiting jobs, and when; 0: nothing is asked.
+    #[arg(long, env = "BERTH_WHAT_IF_MS", default_value_t = 50)]
+    pub what_if_ms: u64,
     /// How logs look.
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,
     /// Which logs are written, as tracing's filters say it.
     #[arg(long, env = "BERTH_LOG", default_value = "info")]
     pub log: String,
+    /// How the cluster is planned.
+    #[command(flatten)]
+    pub knobs: Knobs,
 }
 
 impl Args {

@@ -13,6 +13,7 @@ pub mod commit;
 pub mod engine;
 pub mod health;
 pub mod http;
+pub mod knobs;
 pub mod lease;
 pub mod lifecycle;
 pub mod metrics;

@@ -286,7 +286,11 @@ fn waiting(
     let held = fault.or_else(|| record.and_then(|r| r.backoff.as_ref()));
     let waits = record.and_then(|r| r.waiting.as_ref());
     let (code, message) = pending(status, held, waits);
-    eta(status, waits, reserved, held.is_some());
+    if let (Some(pending), Some(record)) = (status.pending.as_mut().filter(|_| held.is_none()), record) {
+        pending.unblock.clone_from(&record.unblock);
+    }
+    let expected = waits.and_then(|w| w.start).or(record.and_then(|r| r.estimate));
+    eta(status, expected.filter(|_| held.is_none()), reserved);
     set(&mut status.conditions, conditions::QUEUED, true, code, &message, job, now);
     if let Some(berth) = reserved {
         let start = berth.spec.start.and_then(|t| seconds(translate::time::time(t)));
@@ -349,9 +353,9 @@ fn pending(status: &mut TrainingJobStatus, held: Option<&Held>, waits: Option<&W
 }
 
 /// A promise as it stands, an estimate with `~`; small changes of an estimate are not worth a write.
-fn eta(status: &mut TrainingJobStatus, waits: Option<&Waits>, reserved: Option<&Berth>, held: bool) {
+fn eta(status: &mut TrainingJobStatus, expected: Option<Time>, reserved: Option<&Berth>) {
     let promised = reserved.and_then(|b| b.spec.start);
-    let estimated = waits.filter(|_| !held).and_then(|w| w.start).and_then(seconds);
+    let estimated = expected.and_then(seconds);
     if let Some(promised) = promised {
         status.estimated_start = Some(promised);
         status.eta = seconds(translate::time::time(promised)).map(|t| t.to_string());

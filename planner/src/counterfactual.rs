@@ -89,7 +89,7 @@ impl fmt::Display for Change {
             Self::Required(Some(level)) => write!(f, "topology.required: {level}"),
             Self::Required(None) => write!(f, "no topology.required"),
             Self::Floor { role, pods } => write!(f, "minReplicas of role {role}: {pods}"),
-            Self::Limit(limit) => write!(f, "maxRuntime: {}", length(*limit)),
+            Self::Limit(limit) => write!(f, "maxRuntime: {limit}"),
             Self::Guarantee { queue, more } => write!(f, "guarantee of queue {queue}: {}", amounts(more)),
             Self::QueueLimit { queue, more } => write!(f, "limit of queue {queue}: {}", amounts(more)),
         }
@@ -98,12 +98,6 @@ impl fmt::Display for Change {
 
 fn amounts(more: &[(Arc<str>, i64)]) -> String {
     more.iter().map(|(resource, by)| format!("+{by} {resource}")).collect::<Vec<_>>().join(", ")
-}
-
-/// Whole hours or minutes, as manifests write them.
-fn length(span: Span) -> String {
-    let minutes = span.0 / Span::from_secs(60).0;
-    if minutes % 60 == 0 { format!("{}h", minutes / 60) } else { format!("{minutes}m") }
 }
 
 /// A change and what it would do.

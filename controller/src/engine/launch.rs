@@ -35,6 +35,8 @@ pub(super) enum Landing {
     Plain { key: String, uid: String, result: Result<Option<Arc<TrainingJob>>, Fault> },
     /// An operation for a job that is gone.
     Orphan { key: String, report: Report },
+    /// Answers to what users may want to know; none when the round failed.
+    Answers(Option<super::what_if::Answers>),
 }
 
 /// Waits after the first refusal, at most.
@@ -200,6 +202,7 @@ impl Engine {
                 }
                 self.world.touch_job(&key);
             }
+            Landing::Answers(answers) => self.answered(answers),
             Landing::Orphan { key, report } => {
                 self.orphans.remove(&key);
                 if let Some(berth) = report.berth {

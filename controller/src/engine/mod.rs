@@ -7,6 +7,7 @@ mod flush;
 mod launch;
 mod notes;
 mod plan;
+pub mod what_if;
 
 use crate::args::Args;
 use crate::clock::Clock;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
+use what_if::Questions;
 
 /// Changes taken in at once before the state is looked at again.
 const BATCH: usize = 16_384;
@@ -67,6 +69,7 @@ pub struct Engine {
     unreadable_told: BTreeMap<String, String>,
     /// Operations under way.
     flying: usize,
+    questions: Questions,
 }
 
 impl Engine {
@@ -85,7 +88,7 @@ impl Engine {
         Self {
             world: World::new(args.settings()),
             clock,
-            policy: Policy::standard(),
+            policy: args.knobs.policy(),
             executor,
             runway: Arc::new(Semaphore::new(args.operations)),
             notebook,
@@ -105,6 +108,7 @@ impl Engine {
             topologies_flushed: None,
             unreadable_told: BTreeMap::new(),
             flying: 0,
+            questions: Questions::new(args.what_if_ms),
         }
     }
 
@@ -155,7 +159,7 @@ impl Engine {
 
     fn next_due(&self) -> Instant {
         let now = self.clock.now();
-        let first = [self.timers.keys().next().copied(), self.wake].into_iter().flatten().min();
+        let first = [self.timers.keys().next().copied(), self.wake, self.questions_due()].into_iter().flatten().min();
         let micros = first.map_or(u64::MAX, |t| u64::try_from(t.since(now).0).unwrap_or(0));
         Instant::now() + Duration::from_micros(micros).min(SLEEP_MAX)
     }
@@ -193,6 +197,8 @@ impl Engine {
         }
         // 5. What users see.
         self.flush(now);
+        // 6. What they may want to know besides, when there is time for it.
+        self.ask(now);
     }
 
     fn ring(&mut self, now: Time) {

@@ -36,6 +36,7 @@ impl Engine {
             left_out |= !self.carry_out(action, now);
         }
         self.world.state.planned();
+        self.questions.planned();
         // What could not be begun is decided anew soon.
         let again = left_out.then(|| now + Span::from_secs(1));
         self.wake = [plan.wake, again].into_iter().flatten().min();
@@ -85,6 +86,9 @@ impl Engine {
             if let Some(record) = self.world.records.get_mut(&key)
                 && record.waiting.as_ref() != Some(&next)
             {
+                if record.waiting.as_ref().is_none_or(|old| old.code != next.code) {
+                    record.forget_answers();
+                }
                 record.waiting = Some(next);
                 self.stale.insert(key.clone());
             }
@@ -93,6 +97,7 @@ impl Engine {
         for (key, record) in &mut self.world.records {
             if record.waiting.is_some() && !pending.contains(key) {
                 record.waiting = None;
+                record.forget_answers();
                 self.stale.insert(key.clone());
             }
         }

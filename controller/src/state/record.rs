@@ -1,8 +1,9 @@
 //! What is remembered of a job beside its objects. Nothing here matters for correctness: a restarted controller begins
 //! with fresh records and comes to the same decisions from the objects alone.
 
+use crate::engine::what_if::Answered;
 use crds::Code;
-use crds::v1alpha1::Moved;
+use crds::v1alpha1::{Moved, Unblock};
 use k8s_openapi::api::core::v1::PodSpec;
 use planner::Time;
 use planner::plan::Quality;
@@ -32,6 +33,12 @@ pub struct Record {
     pub avoided: BTreeMap<String, (Time, u32)>,
     /// Why it waits, as the last plan said.
     pub waiting: Option<Waits>,
+    /// Single changes that would start it.
+    pub unblock: Vec<Unblock>,
+    /// When it may start, without a promise.
+    pub estimate: Option<Time>,
+    /// When these two were last asked for.
+    pub answered: Option<Answered>,
     /// How good its placement is, as the plan that started it said.
     pub quality: Option<Quality>,
     /// Its Service and the like were seen.
@@ -64,6 +71,9 @@ impl Record {
             stalls: 0,
             avoided: BTreeMap::new(),
             waiting: None,
+            unblock: Vec::new(),
+            estimate: None,
+            answered: None,
             quality: None,
             companions_made: false,
             undo_trouble: None,
@@ -73,6 +83,11 @@ impl Record {
             trace: None,
             asks: Vec::new(),
         }
+    }
+
+    /// What was true of another wait is not told of this one.
+    pub fn forget_answers(&mut self) {
+        (self.unblock, self.estimate, self.answered) = (Vec::new(), None, None);
     }
 }
 

@@ -170,6 +170,8 @@ fn args(name: &str, born: u64) -> Args {
         "--node-lost-after-seconds=20",
         "--accept-timeout-seconds=20",
         "--stage-timeout-seconds=60",
+        // Answered on a thread of its own: no seed could replay that.
+        "--what-if-ms=0",
     ];
     Args::parse_from(all)
 }
