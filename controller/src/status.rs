@@ -159,7 +159,7 @@ fn holding(
     let once_ready = all.iter().any(|c| c.type_ == conditions::STARTED && c.reason == Code::Running.as_str());
     match started {
         true if seen.is_ready() || (once_ready && !fresh) => {
-            let text = format!("all of {} have been ready", counted(pods, "pod"));
+            let text = format!("all pods have been ready: {pods}");
             set(all, conditions::STARTED, true, Code::Running, &text, job, now);
         }
         true => {
@@ -180,7 +180,7 @@ fn counted(count: usize, what: &str) -> String {
 /// That a gang has started, in words.
 #[must_use]
 pub fn taken_text(pods: usize) -> String {
-    format!("all of {} exist, and their kubelets took them", counted(pods, "pod"))
+    format!("all pods exist, and their kubelets took them: {pods}")
 }
 
 fn name_of(berth: &Berth) -> &str {
