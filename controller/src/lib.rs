@@ -18,6 +18,7 @@ pub mod lease;
 pub mod lifecycle;
 pub mod metrics;
 pub mod quota;
+pub mod sabotage;
 pub mod state;
 pub mod status;
 pub mod telemetry;

@@ -59,6 +59,8 @@ pub mod annotations {
     pub const UNAVAILABLE: &str = "berth.dev/unavailable";
     /// Hash of the role's template the pod was made from.
     pub const TEMPLATE_HASH: &str = "berth.dev/template-hash";
+    /// On a Berth: moves of its start that its status does not show yet.
+    pub const MOVED: &str = "berth.dev/moved";
     /// Cluster autoscaler: do not evict.
     pub const NOT_SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
     /// Karpenter: do not disrupt.

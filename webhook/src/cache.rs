@@ -54,9 +54,7 @@ impl Cache {
 
     /// Notes that a kind was listed.
     pub fn note_listed(&self, kind: &'static str) {
-        if self.listed.write().unwrap_or_else(PoisonError::into_inner).insert(kind) {
-            tracing::info!(kind, "listed");
-        }
+        self.listed.write().unwrap_or_else(PoisonError::into_inner).insert(kind);
     }
 
     /// Starts all watchers; they run until the set is dropped.

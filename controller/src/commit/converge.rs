@@ -70,7 +70,8 @@ pub fn release(berth: &Arc<Berth>, now: Timestamp) -> Operation {
         all.retain(|f| f != finalizers::BERTH);
     }
     let journal = Journal::Update { berth: Arc::new(next), base: Box::new(berth.spec.clone()) };
-    Operation { verify_gone: true, ..empty(berth, journal, now) }
+    let verify_gone = !crate::sabotage::is(crate::sabotage::Sabotage::ReleaseEarly);
+    Operation { verify_gone, ..empty(berth, journal, now) }
 }
 
 /// An operation that does nothing but journal.
@@ -106,7 +107,9 @@ fn leave(sight: &Sight<'_>) -> Option<Operation> {
     if !delete.is_empty() {
         return Some(Operation { delete, ..empty(sight.berth, Journal::Standing(sight.berth.clone()), sight.now) });
     }
-    sight.pods.iter().all(|p| is_terminal(p)).then(|| release(sight.berth, sight.now))
+    let gone = sight.pods.iter().all(|p| is_terminal(p));
+    let early = crate::sabotage::is(crate::sabotage::Sabotage::ReleaseEarly);
+    (gone || early).then(|| release(sight.berth, sight.now))
 }
 
 /// A Berth that stands: what is missing is made.
@@ -127,9 +130,11 @@ fn complete(sight: Sight<'_>) -> Option<Operation> {
 /// Pods that run and were not told to go; and those that nobody is there to stop, whatever they were told.
 fn staying(sight: &Sight<'_>) -> Vec<Member> {
     let unattended = |p: &Pod| p.metadata.uid.as_ref().is_some_and(|uid| sight.unattended.contains(uid));
+    let spared = usize::from(crate::sabotage::is(crate::sabotage::Sabotage::StopHalf));
     sight
         .pods
         .iter()
+        .skip(spared)
         .filter(|p| !is_terminal(p) && (p.metadata.deletion_timestamp.is_none() || unattended(p)))
         .map(|p| member(p, Some(if unattended(p) { 0 } else { sight.grace_seconds })))
         .collect()

@@ -201,7 +201,8 @@ impl Executor {
     pub async fn delete_pod(&self, member: &Member) -> Result<Option<Arc<Pod>>, Fault> {
         let params = DeleteParams {
             grace_period_seconds: member.grace_seconds,
-            preconditions: Some(Preconditions { uid: Some(member.uid.clone()), resource_version: None }),
+            preconditions: (!crate::sabotage::is(crate::sabotage::Sabotage::NoUid))
+                .then(|| Preconditions { uid: Some(member.uid.clone()), resource_version: None }),
             ..DeleteParams::background()
         };
         let api = self.api::<Pod>(&member.namespace);

@@ -11,16 +11,23 @@ use crate::status::stamp;
 use crds::names::finalizers;
 use crds::v1alpha1::{BerthSpec, BerthState, Clears, Moved, TrainingJob};
 use crds::{Berth, Code, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use planner::job::{Phase, Placement};
 use planner::plan::{Action, StopCause};
 use planner::{JobIdx, NodeIdx, Span, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use translate::berth::{self, Decision};
+use translate::lifecycle::backoff::doubling;
 use translate::lifecycle::stages;
 
 /// A quota is looked at again when it changes, at the latest after this.
 const QUOTA_PAUSE: Span = Span::from_secs(60);
+
+/// Between two replacements of members of one gang, and the calm after which they count anew.
+const REPLACED_FIRST: Span = Span::from_secs(5);
+const REPLACED_MAX: Span = Span::from_secs(120);
+const REPLACED_CALM: Span = Span::from_secs(600);
 
 /// A job that a decision is about, with what is needed to carry it out.
 struct Subject {
@@ -46,8 +53,9 @@ impl Engine {
             }
             Action::Move { from, to: Some((start, end, placement)), cause, clears, .. } => {
                 let cause = cause.as_ref().map_or_else(|| Code::PulledForward.as_str().to_owned(), ToString::to_string);
-                self.note_move(&subject.key, *from, Some(*start), cause);
-                self.move_reservation(&subject, (*start, *end), placement, clears, now)
+                let text = |t: Time| stamp(t).map(|t| t.to_string());
+                let moved = Moved { from: text(*from).unwrap_or_default(), to: text(*start), cause };
+                self.move_reservation(&subject, (*start, *end), placement, clears, moved, now)
             }
             Action::Move { to: None, .. } => self.drop_reservation(&subject, now),
             Action::Stop { cause, by, .. } => self.stop(&subject, *cause, *by, now),
@@ -163,22 +171,47 @@ impl Engine {
 
     /// Whether a ResourceQuota of the namespace would refuse the gang half-way; then nothing of it starts.
     fn is_over_quota(&mut self, subject: &Subject, berth: &Berth, now: Time) -> bool {
-        let namespace = subject.job.metadata.namespace.as_deref();
-        let all = self.world.index.quotas.values().map(AsRef::as_ref);
-        let quotas: Vec<_> = all.filter(|q| q.metadata.namespace.as_deref() == namespace).collect();
-        if quotas.is_empty() {
+        if !self.has_quota(&subject.job) {
             return false;
         }
         let Ok(gang) = making(&self.world, &subject.key, &subject.job, berth, |_| Some(1)) else { return false };
-        let Some(message) = crate::quota::exceeded(quotas, &gang.pods) else { return false };
+        let Some(message) = self.refused_by_quota(&subject.job, &gang.pods) else { return false };
         let until = now + QUOTA_PAUSE;
-        self.note_job(&subject.key, true, Code::NamespaceQuota, &message);
+        let known = self.world.records.get(&subject.key).and_then(|r| r.backoff.as_ref());
+        // Told once, and again only when there is something else to tell: a waiting job writes nothing.
+        if known.is_none_or(|held| held.message != message) {
+            self.note_job(&subject.key, true, Code::NamespaceQuota, &message);
+        }
         if let Some(record) = self.world.records.get_mut(&subject.key) {
             record.backoff = Some(Held { code: Code::NamespaceQuota, message, until: Some(until) });
         }
         self.call_at(now, &subject.key);
         self.call_at(until, &subject.key);
         true
+    }
+
+    /// Members that are lost again as soon as they are replaced are not replaced at once: 5 s doubling to 2 min.
+    fn may_replace(&mut self, key: &str, now: Time) -> bool {
+        let Some(record) = self.world.records.get_mut(key) else { return false };
+        let (last, times) = record.replaced.filter(|(at, _)| now.since(*at) < REPLACED_CALM).unwrap_or((Time::ZERO, 0));
+        let next = if times == 0 { now } else { last + doubling(REPLACED_FIRST, REPLACED_MAX, times) };
+        if next > now {
+            self.call_at(next, key);
+            return false;
+        }
+        record.replaced = Some((now, times + 1));
+        true
+    }
+
+    fn has_quota(&self, job: &TrainingJob) -> bool {
+        self.world.index.quotas.values().any(|q| q.metadata.namespace == job.metadata.namespace)
+    }
+
+    /// The quota of the job's namespace that these pods would exceed, in words.
+    fn refused_by_quota(&self, job: &TrainingJob, pods: &[Arc<Pod>]) -> Option<String> {
+        let all = self.world.index.quotas.values().map(AsRef::as_ref);
+        let quotas: Vec<_> = all.filter(|q| q.metadata.namespace == job.metadata.namespace).collect();
+        crate::quota::exceeded(quotas, pods)
     }
 
     fn is_too_large(&mut self, subject: &Subject, berth: &Berth) -> bool {
@@ -217,6 +250,7 @@ impl Engine {
         window: (Time, Time),
         placement: &Placement,
         clears: &[JobIdx],
+        moved: Moved,
         now: Time,
     ) -> bool {
         let mut clears = self.cleared(clears);
@@ -226,7 +260,10 @@ impl Engine {
             clears.clone_from(&current.spec.clears);
         }
         let decision = self.decision(BerthState::Reserved, window, placement, clears);
-        let Some((journal, berth)) = self.journal(subject, &decision) else { return false };
+        let Some((mut journal, berth)) = self.journal(subject, &decision) else { return false };
+        if let Journal::Update { berth, .. } | Journal::Create(berth) = &mut journal {
+            super::moves::note(Arc::make_mut(berth), moved);
+        }
         self.launch(&subject.key, FlightKind::Move, empty(&berth, journal, subject.moment), None, now);
         true
     }
@@ -237,13 +274,6 @@ impl Engine {
         let operation = empty(&berth, Journal::Delete(berth.clone()), subject.moment);
         self.launch(&subject.key, FlightKind::Drop, operation, None, now);
         true
-    }
-
-    fn note_move(&mut self, key: &str, from: Time, to: Option<Time>, cause: String) {
-        let text = |t: Time| stamp(t).map(|t| t.to_string());
-        if let Some(record) = self.world.records.get_mut(key) {
-            record.moves.push(Moved { from: text(from).unwrap_or_default(), to: to.and_then(text), cause });
-        }
     }
 
     /// The Berths whose room a reservation clears.
@@ -321,6 +351,16 @@ impl Engine {
         let made =
             making(&self.world, key, job, &next, |m| (!kept.contains(&m.rank)).then(|| attempt_for(&attempt, m)));
         let Ok(making) = made else { return false };
+        if kind == FlightKind::Replace && !self.may_replace(key, now) {
+            return false;
+        }
+        let holds = seen.holds_without(job, |seat| kept.contains(&seat.rank));
+        // A gang that can go on as it is does not ask for what its namespace may not have.
+        if holds && self.refused_by_quota(job, &making.pods).is_some() {
+            return false;
+        }
+        // One that cannot is complete with its new members, or gone.
+        let on_refusal = if holds { OnRefusal::Keep } else { OnRefusal::RollBack { grace_seconds: grace } };
         let (code, text) = match kind {
             FlightKind::Replace => (Code::NodeReplaced, format!("{} members move to other nodes", making.pods.len())),
             _ => (Code::Resized, format!("from {} to {} pods", seen.seats.len(), placement.len())),
@@ -332,6 +372,7 @@ impl Engine {
             delete,
             companions: making.companions,
             create: making.pods,
+            on_refusal,
             ..empty(&next, journal, subject.moment)
         };
         self.note_job(key, false, code, &text);

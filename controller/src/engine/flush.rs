@@ -29,6 +29,9 @@ const MOVED_MAX: usize = 20;
 impl Engine {
     /// Writes what changed for users.
     pub(super) fn flush(&mut self, now: Time) {
+        if crate::sabotage::is(crate::sabotage::Sabotage::StatusEveryTurn) {
+            self.stale.extend(self.world.index.jobs.keys().cloned());
+        }
         for key in std::mem::take(&mut self.stale) {
             let Some(job) = self.world.index.jobs.get(&key).cloned() else { continue };
             self.flush_job(&key, &job, now);
@@ -58,14 +61,14 @@ impl Engine {
         }
         let next = status::compute(&self.world, key, job, now);
         let old = job.status.clone().unwrap_or_default();
-        if next == old {
+        if next == old && !crate::sabotage::is(crate::sabotage::Sabotage::StatusEveryTurn) {
             return;
         }
         let pause = if next.phase.is_some_and(waits) { SMALL_WAITING } else { SMALL_RUNNING };
         // Up to Started every write counts.
         let pause = if next.phase == Some(Phase::Starting) { SMALL_STARTING } else { pause };
         let due = record.status_written.map_or(now, |at| at + pause);
-        if is_small(&old, &next) && due > now {
+        if is_small(&old, &next) && due > now && !crate::sabotage::is(crate::sabotage::Sabotage::StatusEveryTurn) {
             self.call_status_at(due, key);
             return;
         }
@@ -94,11 +97,6 @@ impl Engine {
             let Ok(code) = reason.parse::<Code>() else { continue };
             let message = next.conditions.iter().find(|c| c.type_ == kind).map_or("", |c| c.message.as_str());
             let warning = kind == kinds::DEGRADED || kind == kinds::TOPOLOGY_VIOLATED;
-            // A gang that was ready when it was first seen has started all the same.
-            if code == Code::Running && kind == kinds::STARTED && before.is_none() {
-                let pods = look(&self.world, key, job, self.clock.now()).map_or(0, |seen| seen.seats.len());
-                self.note_job(key, false, Code::Started, &status::taken_text(pods));
-            }
             self.note_job(key, warning, code, message);
             if kind == kinds::STARTED
                 && before.is_none()
@@ -138,9 +136,6 @@ impl Engine {
             self.call_status_at(due, key);
             return;
         }
-        if let Some(record) = self.world.records.get_mut(key) {
-            record.moves.clear();
-        }
         let target = Target {
             kind: Kind::Berth,
             namespace: berth.metadata.namespace.clone().unwrap_or_default(),
@@ -158,16 +153,16 @@ impl Engine {
         let mut status = berth.status.clone().unwrap_or_default();
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         status.nodes = Some(number(berth.spec.node_count()));
+        let moves = super::moves::untold(berth);
         if berth.spec.state == BerthState::Reserved {
-            let moves = self.world.records.get(key).map(|r| r.moves.clone()).unwrap_or_default();
             // Without a cause a promise only ever comes earlier; with one, it is made anew.
             let excused = moves.iter().any(|m| !m.cause.starts_with(Code::PulledForward.as_str()));
             status.promised = if excused { berth.spec.start } else { earliest(status.promised, berth.spec.start) };
             status.cause = moves.last().map(|m| m.cause.clone()).or(status.cause);
-            status.moved.extend(moves);
-            let surplus = status.moved.len().saturating_sub(MOVED_MAX);
-            status.moved.drain(..surplus);
         }
+        status.moved.extend(moves);
+        let surplus = status.moved.len().saturating_sub(MOVED_MAX);
+        status.moved.drain(..surplus);
         if let Some(seen) = look(&self.world, key, job, now) {
             let phase = |wanted: &str| {
                 seen.pods.iter().filter(|p| p.status.as_ref().and_then(|s| s.phase.as_deref()) == Some(wanted)).count()

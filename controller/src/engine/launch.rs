@@ -42,6 +42,8 @@ pub(super) enum Landing {
 /// Waits after the first refusal, at most.
 const REFUSED_FIRST: Span = Span::from_secs(2);
 const REFUSED_MAX: Span = Span::from_secs(60);
+/// Before a gang that goes on without what was refused asks again.
+const KEPT_PAUSE: Span = Span::from_secs(10);
 /// Waits after trouble that should pass.
 const STALLED_FIRST: Span = Span::from_secs(1);
 const STALLED_MAX: Span = Span::from_secs(30);
@@ -300,6 +302,10 @@ impl Engine {
         };
         let until = at + doubling(REFUSED_FIRST, REFUSED_MAX, record.refusals);
         record.backoff = Some(Held { code, message: refusal.message.clone(), until: Some(until) });
+        if undo == Undo::Nothing {
+            // What is kept as it is asks again in its time, not at once.
+            record.retry_at = Some(until.min(at + KEPT_PAUSE));
+        }
         if undo == Undo::Failed {
             record.undo_trouble = Some(refusal.message.clone());
             record.retry_at = Some(at + STALLED_FIRST);

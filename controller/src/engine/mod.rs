@@ -5,6 +5,7 @@ mod act;
 mod cluster;
 mod flush;
 mod launch;
+mod moves;
 mod notes;
 mod plan;
 pub mod what_if;
@@ -20,6 +21,7 @@ use crate::watch::Delta;
 use launch::Landing;
 use notes::Notebook;
 use planner::Time;
+use planner::job::Phase;
 use planner::policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -70,8 +72,6 @@ pub struct Engine {
     /// Operations under way.
     flying: usize,
     questions: Questions,
-    /// Every kind has been listed, and people were told.
-    complete: bool,
 }
 
 impl Engine {
@@ -111,7 +111,6 @@ impl Engine {
             unreadable_told: BTreeMap::new(),
             flying: 0,
             questions: Questions::new(args.what_if_ms),
-            complete: false,
         }
     }
 
@@ -136,9 +135,6 @@ impl Engine {
             self.pulse.owner_turned();
             // 3. Act on a picture that is complete.
             if self.pulse.is_synced() {
-                if !std::mem::replace(&mut self.complete, true) {
-                    tracing::info!("every kind is listed: planning begins");
-                }
                 self.turn();
             }
         }
@@ -243,6 +239,7 @@ impl Engine {
             self.call_at(pause, key);
             return;
         }
+        self.note_losses(key, now);
         let verdict = lifecycle::next(&self.world, key, now);
         if let Some(due) = verdict.due {
             self.call_at(due, key);
@@ -260,6 +257,15 @@ impl Engine {
             Step::Finalizers(all) => self.launch_finalizers(key, all),
             Step::Delete => self.launch_delete_job(key),
             Step::Prune(berth) => self.launch_prune(key, &berth),
+        }
+    }
+
+    /// Remembers since when a gang lacks members.
+    fn note_losses(&mut self, key: &str, now: Time) {
+        let phase = self.world.state.find_job(key).and_then(|row| self.world.state.job(row)).map(|j| &j.phase);
+        let lacks = matches!(phase, Some(Phase::Running(running)) if !running.lost.is_empty());
+        if let Some(record) = self.world.records.get_mut(key) {
+            record.lost_since = lacks.then(|| record.lost_since.unwrap_or(now));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::commit::{is_terminal, owner_uid};
 use crate::state::World;
-use crate::state::seat_of;
+use crate::state::world::seat_of;
 use crds::v1alpha1::{BerthState, TrainingJob};
 use crds::{Berth, names::conditions};
 use k8s_openapi::api::core::v1::Pod;
@@ -165,18 +165,26 @@ pub fn has_started(job: &TrainingJob, berth: &Berth) -> bool {
 }
 
 impl Look {
+    /// Whether the seats that stay make a gang: no role below its floor.
+    #[must_use]
+    pub fn holds_without(&self, job: &TrainingJob, stays: impl Fn(&SeatLook) -> bool) -> bool {
+        job.spec.roles.iter().enumerate().all(|(row, role)| {
+            let fine = |s: &&SeatLook| s.role == row && (s.fate == Fate::Succeeded || stays(s));
+            let count = self.seats.iter().filter(fine).count();
+            i64::try_from(count).unwrap_or(i64::MAX) >= i64::from(role.floor())
+        })
+    }
+
     /// Whether every seat has or had its pod.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.seats.iter().all(|s| s.fate != Fate::Missing)
     }
 
-    /// Whether every pod was taken by its kubelet, however it fared then.
+    /// Whether every pod was taken by its kubelet.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
-        let taken =
-            |fate: &Fate| matches!(fate, Fate::Alive { accepted: true, .. } | Fate::Succeeded | Fate::Failed(_));
-        self.seats.iter().all(|s| taken(&s.fate))
+        self.seats.iter().all(|s| matches!(s.fate, Fate::Alive { accepted: true, .. } | Fate::Succeeded))
     }
 
     /// Whether every pod is ready.

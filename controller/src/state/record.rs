@@ -3,7 +3,7 @@
 
 use crate::engine::what_if::Answered;
 use crds::Code;
-use crds::v1alpha1::{Moved, Unblock};
+use crds::v1alpha1::Unblock;
 use k8s_openapi::api::core::v1::PodSpec;
 use planner::Time;
 use planner::plan::Quality;
@@ -31,6 +31,10 @@ pub struct Record {
     pub stalls: u32,
     /// Nodes that refused its pods lately, until when, and how often.
     pub avoided: BTreeMap<String, (Time, u32)>,
+    /// Since when members are lost that nobody has replaced.
+    pub lost_since: Option<Time>,
+    /// When members were last replaced, and how often without a pause since.
+    pub replaced: Option<(Time, u32)>,
     /// Why it waits, as the last plan said.
     pub waiting: Option<Waits>,
     /// Single changes that would start it.
@@ -47,8 +51,6 @@ pub struct Record {
     pub undo_trouble: Option<String>,
     /// Nothing is asked of it before, after trouble.
     pub retry_at: Option<Time>,
-    /// Moves of its promise that its Berth does not show yet.
-    pub moves: Vec<Moved>,
     /// When its status was last written.
     pub status_written: Option<Time>,
     /// The trace of its start.
@@ -70,6 +72,8 @@ impl Record {
             refusals: 0,
             stalls: 0,
             avoided: BTreeMap::new(),
+            lost_since: None,
+            replaced: None,
             waiting: None,
             unblock: Vec::new(),
             estimate: None,
@@ -78,7 +82,6 @@ impl Record {
             companions_made: false,
             undo_trouble: None,
             retry_at: None,
-            moves: Vec::new(),
             status_written: None,
             trace: None,
             asks: Vec::new(),

@@ -18,6 +18,7 @@ use kube::core::WatchEvent;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -26,6 +27,8 @@ use tokio::sync::mpsc;
 const WATCH_SECONDS: u32 = 200;
 /// A watch that says nothing for longer than it may live has died unseen: begun anew.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
+/// A list, or the beginning of a watch, that is not answered by then never is.
+const ANSWER: Duration = Duration::from_secs(60);
 /// Objects a page of a list.
 const PAGE: u32 = 1000;
 /// First pause after trouble; doubles up to [`PAUSE_MAX`].
@@ -104,7 +107,7 @@ where
             ListParams { field_selector: self.fields.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
         let mut all = Vec::new();
         loop {
-            let page = self.api.list(&params).await?;
+            let page = answered(self.api.list(&params)).await?;
             self.alive();
             all.extend(page.items.into_iter().map(|object| self.pruned(object)));
             match page.metadata.continue_.filter(|c| !c.is_empty()) {
@@ -126,7 +129,7 @@ where
             bookmarks: true,
             ..WatchParams::default()
         };
-        let stream = self.api.watch(&params, version).await?;
+        let stream = answered(self.api.watch(&params, version)).await?;
         futures::pin_mut!(stream);
         loop {
             let Ok(next) = tokio::time::timeout(SILENCE, stream.try_next()).await else { return Ok(End::Closed) };
@@ -160,5 +163,13 @@ where
     fn alive(&self) {
         let now = self.pulse.beat(self.kind);
         self.metrics.watch_alive(self.kind, now);
+    }
+}
+
+/// A connection can die without a sign; whoever waits on it must not wait for ever.
+async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    match tokio::time::timeout(ANSWER, request).await {
+        Ok(answer) => answer,
+        Err(_) => Err(kube::Error::Service(format!("no answer within {ANSWER:?}").into())),
     }
 }

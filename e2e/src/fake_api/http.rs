@@ -225,10 +225,15 @@ impl Line {
         self.resumed.notify_waiters();
     }
 
-    async fn gate(&self) {
+    /// Stands still with its process. What was sent before the process died is on its way all the same.
+    async fn stand(&self) {
         while self.paused.load(Ordering::SeqCst) {
             self.resumed.notified().await;
         }
+    }
+
+    async fn gate(&self) {
+        self.stand().await;
         if self.is_dead() {
             std::future::pending::<()>().await;
         }
@@ -248,8 +253,11 @@ impl Line {
             let fault = if lease || !call.is_ours() { None } else { server.faults.next(&mut server.rng) };
             (fault, server.rng.between(300, 3000), server.rng.between(300, 3000))
         };
+        if self.is_dead() {
+            std::future::pending::<()>().await;
+        }
         tokio::time::sleep(Duration::from_micros(before)).await;
-        self.gate().await;
+        self.stand().await;
         if let Some(instead) = self.instead(&call, fault).await {
             return instead;
         }

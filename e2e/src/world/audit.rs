@@ -5,7 +5,7 @@
 //! - I2: no node oversubscribed by our pods, and none decided upon while a foreign pod visibly held it; no room given
 //!   back while a pod is left on it.
 //! - I3: no pod, Service or Berth without a live owner.
-//! - I4: exactly one incarnation of a job.
+//! - I4: exactly one incarnation of a job, by one leader; a namesake is never touched.
 //! - I5: a promise moves later only with a recorded cause.
 //! - I6: the state comes to rest and stays: a quiet minute without a write.
 
@@ -143,6 +143,7 @@ impl Ledger {
         if let Some(line) = summary(change) {
             self.tell(now, &line);
         }
+        self.fence(change, store, now);
         match (change.key.kind, change.what) {
             ("Berth", What::Deleted) => {
                 self.berths.remove(text(&change.object, "/metadata/uid"));
@@ -150,6 +151,24 @@ impl Ledger {
             ("Berth", _) => self.berth(change, store, now),
             ("Pod", What::Added) if Server::is_our_pod(&change.object) => self.pod_made(change, store, now),
             _ => {}
+        }
+    }
+
+    /// What a leader decides counts only while it leads.
+    fn fence(&mut self, change: &Change, store: &Store, now: Timestamp) {
+        let decided = match (change.key.kind, change.what) {
+            ("Pod", What::Added) => Server::is_our_pod(&change.object),
+            ("Berth", What::Added | What::Modified) => {
+                change.before.as_ref().is_none_or(|b| b["spec"] != change.object["spec"])
+            }
+            _ => false,
+        };
+        let lease = Key { kind: "Lease", namespace: crds::names::NAMESPACE.into(), name: crds::names::LEASE.into() };
+        let epoch = store.get(&lease).and_then(|l| l["spec"]["leaseTransitions"].as_i64());
+        let written = text(&change.object, "/metadata/annotations/berth.dev~1leader-epoch").parse::<i64>().ok();
+        if decided && epoch.is_some() && written != epoch {
+            let text = format!("{} is written in term {written:?}, but {epoch:?} leads", change.key);
+            self.violate(now, "I4", &text);
         }
     }
 
@@ -295,7 +314,7 @@ impl Ledger {
             match text(berth, "/spec/state") {
                 "Committed" if stands(berth) => {
                     let (there, wanted) = (living(store, uid), seats(berth));
-                    if there != wanted {
+                    if there < floor(store, berth).unwrap_or(wanted) || there > wanted {
                         found.push(("I1", format!("{key} rests with {there} of {wanted} pods")));
                     }
                 }
@@ -459,9 +478,16 @@ impl Auditor for Audit {
             _ => call.subject(),
         };
         let fault_name = fault.map(|f| format!("  *** {}", f.name())).unwrap_or_default();
+        let said = match call.sub.as_deref() {
+            Some("status") => format!("  {}", call.body["status"].to_string().chars().take(400).collect::<String>()),
+            _ => String::new(),
+        };
         let dry = if call.is_dry() { " (dry run)" } else { "" };
-        ledger.tell(now, &format!("{line}: {} {subject}{dry} -> {code}{fault_name}", call.verb.name()));
+        ledger.tell(now, &format!("{line}: {} {subject}{dry} -> {code}{fault_name}{said}", call.verb.name()));
         ledger.writes += u64::from(call.is_ours() && call.verb.writes());
+        if call.is_ours() && call.verb == crate::fake_api::Verb::Delete && call.body["preconditions"]["uid"].is_null() {
+            ledger.violate(now, "I4", &format!("{subject} is deleted by name alone: a namesake could be hit"));
+        }
         *ledger.verbs.entry((format!("{}{dry}", call.verb.name()), call.kind.kind)).or_insert(0) += 1;
         if fault.is_some() {
             ledger.trouble = ledger.second(now);

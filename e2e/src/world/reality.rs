@@ -153,6 +153,10 @@ impl Reality {
                 self.soon(500, 4000, Deed::Collect(key));
             }
             ("Pod", What::Modified) if going && !was_going => self.leave(key, uid, object),
+            ("Node", What::Added) => {
+                self.silent.remove(&key.name);
+                self.take_up(&key.name);
+            }
             ("Namespace", What::Modified) if going && !was_going => {
                 self.soon(200, 1500, Deed::Purge(key.name));
             }
@@ -180,14 +184,19 @@ impl Reality {
             Order::Heal(node) => {
                 self.silent.remove(node);
                 self.report(node, "True");
-                for (pod, uid) in self.pods_on(node) {
-                    let Some(object) = self.pod(&pod, &uid) else { continue };
-                    if text(&object, "/metadata/deletionTimestamp").is_empty() {
-                        self.soon(100, 1500, Deed::Start(pod, uid));
-                    } else {
-                        self.soon(50, 700, Deed::Remove(pod, uid));
-                    }
-                }
+                self.take_up(node);
+            }
+        }
+    }
+
+    /// A kubelet that is new, or back, looks at its pods.
+    fn take_up(&mut self, node: &str) {
+        for (pod, uid) in self.pods_on(node) {
+            let Some(object) = self.pod(&pod, &uid) else { continue };
+            if text(&object, "/metadata/deletionTimestamp").is_empty() {
+                self.soon(100, 1500, Deed::Start(pod, uid));
+            } else {
+                self.soon(50, 700, Deed::Remove(pod, uid));
             }
         }
     }

@@ -18,6 +18,9 @@ use tokio::task::AbortHandle;
 /// Between a death and the next start.
 const RESTART: Duration = Duration::from_secs(2);
 
+/// What a process sent before it stood still and died arrives this much later.
+const LATE: Duration = Duration::from_secs(16);
+
 struct Process {
     line: Line,
     task: AbortHandle,
@@ -112,6 +115,12 @@ impl Replicas {
         let Some(process) = self.processes().remove(name) else { return false };
         process.line.die();
         process.task.abort();
+        // What a process that stood still had sent lands long after its end.
+        let line = process.line;
+        tokio::spawn(async move {
+            tokio::time::sleep(LATE).await;
+            line.resume();
+        });
         self.tell(&format!("{name} is dead"));
         true
     }

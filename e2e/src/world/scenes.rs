@@ -135,12 +135,10 @@ impl Stage {
             Self::Delete => {
                 world.delete(&job_key("j"));
                 world.pass(1).await;
-                // Refused while the old one leaves, as users know it; tried until it is taken.
+                // The name is taken until the old one has left.
                 let gone = |s: &Store| s.get(&job_key("j")).is_none();
-                while !world.until(5, gone).await {
-                    if world.ledger().writes() > 100_000 {
-                        return;
-                    }
+                if !world.until(900, gone).await {
+                    return;
                 }
                 submit(&format!("{{name: j, {GANG}}}"));
             }

@@ -3,5 +3,8 @@
 
 mod clock;
 mod figures;
+mod leadership;
+mod mutations;
 mod points;
+mod seeds;
 mod stages;
