@@ -6,6 +6,7 @@ use super::length::Length;
 use crds::names::annotations;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use planner::{Span, Time};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -216,7 +217,7 @@ fn apply(own: &Own, spec: &mut Map<String, Value>, whole: bool, classes: &mut BT
     if let Some(priority) = own.priority {
         let class = format!("priority-{priority}");
         classes.entry(class.clone()).or_insert_with(|| PriorityClass {
-            metadata: kube::api::ObjectMeta { name: Some(class.clone()), ..kube::api::ObjectMeta::default() },
+            metadata: ObjectMeta { name: Some(class.clone()), ..ObjectMeta::default() },
             value: priority,
             ..PriorityClass::default()
         });
