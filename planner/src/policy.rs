@@ -13,6 +13,8 @@ pub struct Policy {
     pub max_reservations: u32,
     /// By how much higher-priority submissions may move a promise in all before it is firm.
     pub max_postponement: Span,
+    /// Room that is at most this far away is waited for instead of stopping anybody (or the victims' grace, if longer).
+    pub worth_waiting: Span,
     /// Victims that all end within this are waited for instead.
     pub wait_instead_of_kill: Span,
     /// Between two changes of size of one job.
@@ -53,6 +55,7 @@ impl Policy {
             cycle: Span::from_secs(1),
             max_reservations: 1000,
             max_postponement: Span::from_secs(24 * 3600),
+            worth_waiting: Span::from_secs(60),
             wait_instead_of_kill: Span::from_secs(300),
             resize_interval: Span::from_secs(60),
             search_limit: 20_000,

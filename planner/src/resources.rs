@@ -69,11 +69,19 @@ impl Amounts {
 pub struct ResourceTable {
     names: Vec<Arc<str>>,
     rows: BTreeMap<Arc<str>, ResourceIdx>,
+    devices: Vec<ResourceIdx>,
+}
+
+/// Whether every node has some of a resource.
+fn is_ordinary(name: &str) -> bool {
+    matches!(name, PODS | CPU | "memory" | "ephemeral-storage")
+        || name.starts_with("hugepages-")
+        || name.starts_with("hostport/")
 }
 
 impl Default for ResourceTable {
     fn default() -> Self {
-        let mut table = Self { names: Vec::new(), rows: BTreeMap::new() };
+        let mut table = Self { names: Vec::new(), rows: BTreeMap::new(), devices: Vec::new() };
         table.intern(PODS);
         table
     }
@@ -90,9 +98,18 @@ impl ResourceTable {
         }
         let row = ResourceIdx::of(self.names.len());
         let name: Arc<str> = name.into();
+        if !is_ordinary(&name) {
+            self.devices.push(row);
+        }
         self.names.push(name.clone());
         self.rows.insert(name, row);
         row
+    }
+
+    /// Resources that are devices (GPUs, network cards): everything but pod slots, CPU, memory, storage and host ports.
+    #[must_use]
+    pub fn devices(&self) -> &[ResourceIdx] {
+        &self.devices
     }
 
     /// The index of a name, if known.

@@ -35,6 +35,11 @@ pub trait Room {
 
     /// 0 healthy; higher is worse.
     fn health(&self, node: NodeIdx) -> u8;
+
+    /// Free devices of a node, all kinds together; 0 where the room does not know which resources are devices.
+    fn devices(&self, _node: NodeIdx) -> i64 {
+        0
+    }
 }
 
 /// A [`Room`] of given free amounts that do not change with time: an empty cluster, a test, a benchmark.

@@ -140,9 +140,21 @@ fn genuine(case: &Case<'_>, fate: &Fate<'_>, before: &Promise<'_>, cause: &Cause
         Cause::HigherPriority(key) => {
             job(key).is_some_and(|(_, j)| j.spec.queue == own.queue && j.spec.priority > own.priority)
         }
-        Cause::Entitled(key) => job(key).is_some_and(|(_, j)| j.spec.queue != own.queue),
+        // In its own queue, a job whose private start has come goes before promises on borrowed room (decision 14).
+        Cause::Entitled(key) => {
+            let private = |j: &Job| started_privately(j).is_some_and(|at| at <= now);
+            job(key).is_some_and(|(_, j)| j.spec.queue != own.queue || private(j))
+        }
         Cause::Repair(key) => job(key).is_some_and(|(row, j)| under_repair(case, row, j)),
         Cause::StartRefused(object) => !object.is_empty(),
+    }
+}
+
+fn started_privately(job: &Job) -> Option<Time> {
+    match &job.phase {
+        Phase::Waiting(waiting) => waiting.private_start,
+        Phase::Running(running) => running.private_start,
+        Phase::Leaving(_) => None,
     }
 }
 

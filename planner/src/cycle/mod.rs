@@ -232,7 +232,9 @@ impl<'a> Cycle<'a> {
     fn put_in(&mut self, job: JobIdx, reservation: &Reservation) {
         let spec = self.spec(job);
         let predicted = (reservation.start + spec.predicted()).min(reservation.end);
-        let window = (reservation.start, reservation.end);
+        // Victims without grace are there until their owner says that they are gone: their room counts once.
+        let gone = if reservation.clearing { self.now() + self.policy.cycle } else { reservation.start };
+        let window = (reservation.start.max(gone.min(reservation.end)), reservation.end);
         self.ledger.hold(job, &spec, &reservation.placement, HoldKind::Reserved, window, predicted);
         let tally = self.tally(&spec, &reservation.placement);
         self.quota.promise(self.state(), &spec, reservation.start, reservation.end, &tally);

@@ -4,7 +4,7 @@ use super::line::Line;
 use super::serve::Outcome;
 use super::{Cycle, Fate};
 use crate::ids::JobIdx;
-use crate::job::Reservation;
+use crate::job::{Placement, Reservation};
 use crate::plan::Cause;
 use crate::reason::{Code, Reason};
 use crate::state::RankKey;
@@ -72,15 +72,41 @@ impl Cycle<'_> {
         for (other, reservation) in &yielding {
             self.take_out(*other, reservation);
         }
-        let Some((start, placement)) = self.earliest(job, self.now(), None).filter(|(s, _)| *s < sooner_than) else {
+        let may_start = self.quota_allows(job).is_ok();
+        let gains = |start: Time, now: Time| start < sooner_than && (may_start || start > now);
+        let now = self.now();
+        let Some(sooner) = self.earliest(job, now, None).filter(|(start, _)| gains(*start, now)) else {
             for (other, reservation) in &yielding {
                 self.put_in(*other, reservation);
             }
             return false;
         };
-        self.move_to(job, old, Some((start, placement)), None, Vec::new());
+        self.start_or_move(job, old, Some(sooner), None);
         self.resettle(job, yielding);
         true
+    }
+
+    /// Gives a job whose reservation has been taken out of the ledger its new date. A date that is now is no promise: the
+    /// job starts.
+    pub(super) fn start_or_move(
+        &mut self,
+        job: JobIdx,
+        old: &Reservation,
+        to: Option<(Time, Placement)>,
+        cause: Option<Cause>,
+    ) {
+        match to {
+            Some((start, placement)) if start <= self.now() => {
+                if self.quota_allows(job).is_ok() {
+                    self.start(job, placement);
+                    self.reservations = self.reservations.saturating_sub(1);
+                } else {
+                    let later = self.earliest(job, self.now() + self.policy.cycle, None);
+                    self.move_to(job, old, later, cause, Vec::new());
+                }
+            }
+            to => self.move_to(job, old, to, cause, Vec::new()),
+        }
     }
 
     /// The reservations that a job may displace, in the order of their ranks.
@@ -148,7 +174,7 @@ impl Cycle<'_> {
         }
         for (other, reservation) in moved {
             let next = self.earliest(other, self.now(), None);
-            self.move_to(other, &reservation, next, Some(cause.clone()), Vec::new());
+            self.start_or_move(other, &reservation, next, Some(cause.clone()));
         }
     }
 }

@@ -1,16 +1,22 @@
 //! Every job from which a taker may get room, at what price, and how much of it may go.
 
 use super::Cycle;
-use crate::ids::JobIdx;
-use crate::job::{JobSpec, Placement};
+use crate::ids::{JobIdx, PoolIdx, QueueIdx};
+use crate::job::{Communication, JobSpec, Placement};
 use crate::plan::StopCause;
 use crate::queue::{QuotaKey, ReclaimFrom};
 use crate::share::{Reclaim, Taker};
+use crate::state::Tally;
 use crate::time::{Span, Time};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Seconds of work that a restart costs besides the work lost.
 const RESTART_S: i64 = 60;
+
+/// By queue, class and pool: what such a job holds, if the taker may have it.
+type Verdicts = BTreeMap<(QueueIdx, u32, PoolIdx), Option<Rc<Tally>>>;
 
 /// A job that may be a victim, and at what price.
 #[derive(Clone, Debug)]
@@ -38,9 +44,9 @@ impl Cycle<'_> {
         let taker_of = Taker { queue: spec.queue, demand: &demand.plain, private_start: taker_private };
         let holding: Vec<JobIdx> = self.state().holding().iter().copied().collect();
         let mut prey = Vec::new();
+        let mut verdicts = Verdicts::new();
         for job in holding {
             let Some(running) = self.job(job).running() else { continue };
-            let Some(seats) = self.seats(job) else { continue };
             if running.settling || !running.lost.is_empty() {
                 continue;
             }
@@ -49,12 +55,11 @@ impl Cycle<'_> {
                 self.wake_at(self.now() + self.policy.cycle);
                 continue;
             }
-            let theirs = self.spec(job);
-            let tally = self.tally(&theirs, &seats);
-            let same_queue = theirs.queue == spec.queue;
+            let theirs = &self.job(job).spec;
+            let has_surplus = theirs.resizable && theirs.is_elastic();
             let cause;
             let (mut whole, mut surplus);
-            if same_queue {
+            if theirs.queue == spec.queue {
                 cause = if taker_private && !running.guaranteed && theirs.priority >= spec.priority {
                     StopCause::Reclaimed
                 } else {
@@ -62,27 +67,33 @@ impl Cycle<'_> {
                 };
                 whole = theirs.priority < spec.priority && !running.firm
                     || taker_private && !running.guaranteed && running.private_start.is_none();
-                surplus = theirs.priority <= spec.priority;
+                surplus = has_surplus && theirs.priority <= spec.priority;
             } else {
-                let verdict = self.shares.may_reclaim(&taker_of, theirs.queue, &tally);
-                let from = self.state().queue(theirs.queue).reclaim_from;
-                let allowed = match from {
+                let allowed = match self.state().queue(theirs.queue).reclaim_from {
                     ReclaimFrom::Any => true,
                     ReclaimFrom::LowerPriority => theirs.priority < spec.priority,
                     ReclaimFrom::Never => false,
                 };
                 cause = StopCause::Reclaimed;
-                whole = verdict != Reclaim::No && allowed && !running.guaranteed;
-                surplus = verdict != Reclaim::No && allowed;
+                whole = allowed && !running.guaranteed;
+                surplus = allowed && has_surplus;
             }
             whole &= theirs.preemptible;
+            // Most running jobs are nobody's prey: that is settled before anything is counted.
+            if !whole && !surplus {
+                continue;
+            }
+            let theirs = self.spec(job);
+            let Some(seats) = self.seats(job) else { continue };
+            let tally = self.verdict(&taker_of, job, &seats, &mut verdicts);
+            let Some(tally) = tally else { continue };
             let young = running.started + self.state().queue(theirs.queue).reclaim_min_runtime;
             if young > self.now() && (whole || surplus) {
                 self.wake_at(young);
                 whole = false;
                 surplus = false;
             }
-            let floor_seats = if surplus && theirs.resizable { at_floor(&theirs, &seats) } else { None };
+            let floor_seats = if surplus { at_floor(&theirs, &seats) } else { None };
             if !whole && floor_seats.is_none() {
                 continue;
             }
@@ -109,8 +120,29 @@ impl Cycle<'_> {
         prey
     }
 
+    /// What a job holds, if the taker may have it by right; jobs of one class, queue and pool have one answer.
+    fn verdict(&self, taker: &Taker<'_>, job: JobIdx, seats: &Placement, known: &mut Verdicts) -> Option<Rc<Tally>> {
+        let there = self.job(job);
+        let theirs = &there.spec;
+        let judged = |tally: Tally| {
+            let by_right =
+                theirs.queue == taker.queue || self.shares.may_reclaim(taker, theirs.queue, &tally) != Reclaim::No;
+            by_right.then(|| Rc::new(tally))
+        };
+        let pools = self.state().topology().pools().len();
+        let Some(first) = seats.seats.first().filter(|_| !theirs.is_elastic()) else {
+            return judged(self.tally(theirs, seats));
+        };
+        let spans_pools = pools > 1 && theirs.communication == Communication::Independent;
+        if spans_pools {
+            return judged(self.tally(theirs, seats));
+        }
+        let key = (theirs.queue, there.class, self.state().topology().pool_of(first.node));
+        known.entry(key).or_insert_with(|| judged(self.tally(theirs, seats))).clone()
+    }
+
     fn is_device(&self, key: QuotaKey) -> bool {
-        !matches!(self.state().resources.name(key.resource), "pods" | "cpu" | "memory" | "ephemeral-storage")
+        self.state().resources.devices().contains(&key.resource)
     }
 
     /// Seconds of work since the last checkpoint (since the start without checkpoints).

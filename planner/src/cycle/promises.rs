@@ -167,11 +167,11 @@ impl Cycle<'_> {
             // Other nodes do not help where a limit is what broke it.
             && self.quota.fits(self.state(), &spec, &self.tally(&spec, &found.placement), at)
         {
-            self.move_to(job, reservation, Some((at, found.placement)), None, Vec::new());
+            self.start_or_move(job, reservation, Some((at, found.placement)), None);
             return;
         }
         let next = self.earliest(job, self.now(), None);
-        self.move_to(job, reservation, next, Some(cause), Vec::new());
+        self.start_or_move(job, reservation, next, Some(cause));
     }
 
     /// The domain that a promise is about: of the required level, else the pool.

@@ -177,6 +177,9 @@ impl<'a> Cycle<'a> {
                 None => self.put_in(job, old),
             }
         }
+        if matches!(self.fates.get(&job), Some(Fate::Started { .. })) {
+            return Outcome::Started;
+        }
         let promised = self.promise(job).unwrap_or_else(|| old.clone());
         if let Some(outcome) = self.clear_room_instead(job, &promised) {
             return outcome;

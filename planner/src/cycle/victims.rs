@@ -2,18 +2,18 @@
 
 use super::prey::Prey;
 use super::serve::Outcome;
-use super::{Cycle, Demand};
-use crate::ids::{DomainIdx, JobIdx, QueueIdx};
+use super::{Cycle, Demand, Fate};
+use crate::ids::{DomainIdx, JobIdx, NodeIdx, QueueIdx};
 use crate::job::{JobSpec, Placement, Reservation};
-use crate::plan::StopCause;
+use crate::plan::{Action, StopCause};
 use crate::reason::{Code, Reason};
+use crate::resources::Amounts;
 use crate::state::Tally;
 use crate::time::{Span, Time};
 use crate::topology::Depth;
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs whose room is at most this far away are waited for (decision 14).
-const WORTH_WAITING: Span = Span::from_secs(60);
 /// Domains that are priced exactly, best bound first.
 const MOST_DOMAINS: usize = 64;
 
@@ -74,6 +74,27 @@ impl Cycle<'_> {
 
     /// The cheapest sufficient set of victims for a job, if there is one and waiting is not better.
     pub(super) fn choose_victims(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Cleared> {
+        // Room that is being cleared is as good as held by whom it is cleared for.
+        let coming = self.coming_beside(job);
+        coming.iter().for_each(|(queue, tally)| self.shares.grow(*queue, tally));
+        let choice = self.choose_among(job, promised);
+        coming.iter().for_each(|(queue, tally)| self.shares.shrink(*queue, tally));
+        choice
+    }
+
+    /// What other jobs will hold once the room that is being cleared for them is free, by queue.
+    fn coming_beside(&self, job: JobIdx) -> Vec<(QueueIdx, Tally)> {
+        let promised = self.fates.iter().filter(|(_, f)| matches!(f, Fate::Promised(Some(_)))).map(|(row, _)| *row);
+        let rows: BTreeSet<JobIdx> = self.state().reserved().iter().copied().chain(promised).collect();
+        let clearing = rows.into_iter().filter(|row| *row != job).filter_map(|row| {
+            let reservation = self.promise(row).filter(|r| r.clearing)?;
+            let spec = self.spec(row);
+            Some((spec.queue, self.tally(&spec, &reservation.placement)))
+        });
+        clearing.collect()
+    }
+
+    fn choose_among(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Cleared> {
         let there = self.job(job);
         let key = (there.spec.queue, there.class, there.spec.priority);
         if self.preyless.contains(&key) {
@@ -99,10 +120,70 @@ impl Cycle<'_> {
             self.preyless.insert(key);
             return None;
         };
-        if self.better_to_wait(&cleared, &prey, wait) {
+        if self.better_to_wait(&cleared, &prey, wait) || self.spares_an_earlier_one(job, &cleared, &prey) {
             return None;
         }
         Some(cleared)
+    }
+
+    /// Whether what this clearing leaves over would have spared a victim that this plan has chosen for somebody else.
+    /// Then it waits for the next plan, which sees the room of those who go: nobody is stopped in vain.
+    fn spares_an_earlier_one(&mut self, job: JobIdx, cleared: &Cleared, prey: &[Prey]) -> bool {
+        let earlier: Vec<JobIdx> = self
+            .plan
+            .actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Stop { job, by: Some(_), .. } => Some(*job),
+                _ => None,
+            })
+            .collect();
+        if earlier.is_empty() {
+            return false;
+        }
+        let gained = self.gained_by(job, cleared, prey);
+        earlier.into_iter().any(|victim| self.would_fit_again(victim, &gained))
+    }
+
+    /// What a clearing frees on each node beyond what its taker takes there.
+    fn gained_by(&self, job: JobIdx, cleared: &Cleared, prey: &[Prey]) -> BTreeMap<NodeIdx, Amounts> {
+        let mut gained: BTreeMap<NodeIdx, Amounts> = BTreeMap::new();
+        let mut count = |spec: &JobSpec, placement: &Placement, times: i64| {
+            for (node, role, pods) in placement.by_node() {
+                let requests = &self.state().shapes.get(spec.roles[usize::from(role)].shape).requests;
+                gained.entry(node).or_default().add(requests, times * i64::from(pods));
+            }
+        };
+        count(&self.spec(job), &cleared.placement, -1);
+        for victim in &cleared.victims {
+            if let Some(p) = prey.iter().find(|p| p.job == victim.job) {
+                count(&self.spec(victim.job), &p.seats, 1);
+                if let Some(kept) = &victim.shrunk {
+                    count(&self.spec(victim.job), kept, -1);
+                }
+            }
+        }
+        gained
+    }
+
+    /// Whether a victim of this plan could run on beside everything else if its nodes had so much more.
+    fn would_fit_again(&mut self, victim: JobIdx, gained: &BTreeMap<NodeIdx, Amounts>) -> bool {
+        let there = self.job(victim);
+        let Some(running) = there.running() else { return false };
+        let (spec, ends, placement) = (there.spec.clone(), running.ends, &running.placement);
+        let from = self.now() + spec.grace + self.policy.cycle;
+        let (until, mut helped) = (ends.max(from + Span(1)), false);
+        let mut fits = true;
+        for (node, role, pods) in placement.by_node() {
+            let mut free = Amounts(self.ledger.free_during(node, from, until));
+            if let Some(more) = gained.get(&node) {
+                free.add(more, 1);
+                helped = true;
+            }
+            let requests = &self.state().shapes.get(spec.roles[usize::from(role)].shape).requests;
+            fits &= requests.times_in(&free.0) >= pods;
+        }
+        helped && fits
     }
 
     /// Whether every limit holds over the whole window once the victims are gone, promises of others included.
@@ -138,7 +219,7 @@ impl Cycle<'_> {
         let now = self.now();
         let grace = cleared.victims.iter().map(|v| self.spec(v.job).grace).max().unwrap_or(Span::ZERO);
         if let Some(start) = wait
-            && (start.since(now) <= WORTH_WAITING.max(grace) || start <= cleared.start)
+            && (start.since(now) <= self.policy.worth_waiting.max(grace) || start <= cleared.start)
         {
             return true;
         }

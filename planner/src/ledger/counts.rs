@@ -247,9 +247,11 @@ impl Scratch {
             return known;
         }
         let state = snapshot.state;
-        let foreign_device = state.node(node).foreign.iter().any(|(resource, amount)| {
-            amount > 0 && !matches!(state.resources.name(resource), "pods" | "cpu" | "memory" | "ephemeral-storage")
-        });
+        let foreign_device = state
+            .node(node)
+            .foreign
+            .iter()
+            .any(|(resource, amount)| amount > 0 && state.resources.devices().contains(&resource));
         let at = if foreign_device {
             Time::NEVER
         } else {

@@ -140,4 +140,10 @@ impl Room for SpaceRoom<'_> {
     fn health(&self, node: NodeIdx) -> u8 {
         self.snapshot.state.node(node).health
     }
+
+    fn devices(&self, node: NodeIdx) -> i64 {
+        let free = self.free(node);
+        let devices = self.snapshot.state.resources.devices();
+        devices.iter().map(|d| free.get(d.row()).copied().unwrap_or(0).max(0)).sum()
+    }
 }

@@ -20,6 +20,8 @@ pub(crate) struct OneNode {
     /// Somebody else waits for it.
     promised: bool,
     health: u8,
+    /// Free devices, asked for or not: they are what a cluster runs out of, so the node with fewest goes first.
+    devices: i64,
     /// What is free of the resource that binds, in multiples of the request: the fullest node first.
     tight: i64,
     /// Wholly free nodes of its domain.
@@ -90,7 +92,15 @@ fn ranked<R: Room>(quest: &Quest<'_, R>, node: NodeIdx, whole: u32) -> OneNode {
     let requests = |kind: &Kind| &quest.room.shapes().get(kind.shape).requests;
     let free = quest.room.free(node);
     let tight = quest.kinds.first().map_or(0, |kind| tightness(requests(kind), free));
-    OneNode { loss: Loss(0), promised: quest.room.promised(node), health: quest.room.health(node), tight, whole, node }
+    OneNode {
+        loss: Loss(0),
+        promised: quest.room.promised(node),
+        health: quest.room.health(node),
+        devices: quest.room.devices(node),
+        tight,
+        whole,
+        node,
+    }
 }
 
 /// Free amount of the resource that binds, in 4096ths of the request.

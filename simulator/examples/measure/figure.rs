@@ -38,12 +38,26 @@ pub(crate) struct Figures(pub Vec<Figure>);
 
 impl Figures {
     /// A figure that should be at or below its mark.
-    pub(crate) fn lower(&mut self, name: impl Into<String>, value: f64, unit: &str, mark: f64, peer: impl Into<String>) {
+    pub(crate) fn lower(
+        &mut self,
+        name: impl Into<String>,
+        value: f64,
+        unit: &str,
+        mark: f64,
+        peer: impl Into<String>,
+    ) {
         self.push(name.into(), value, unit, mark, Better::Lower, peer.into());
     }
 
     /// A figure that should be at or above its mark.
-    pub(crate) fn higher(&mut self, name: impl Into<String>, value: f64, unit: &str, mark: f64, peer: impl Into<String>) {
+    pub(crate) fn higher(
+        &mut self,
+        name: impl Into<String>,
+        value: f64,
+        unit: &str,
+        mark: f64,
+        peer: impl Into<String>,
+    ) {
         self.push(name.into(), value, unit, mark, Better::Higher, peer.into());
     }
 

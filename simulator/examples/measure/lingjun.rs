@@ -113,8 +113,20 @@ pub(crate) fn measure(traces: &Traces, figures: &mut Figures) -> Result<()> {
             figures.lower(format!("{label}: excess leaves by node-hours"), excess, "", mark, setting.peer);
         }
         let [gangs, small] = by_class(&report)?;
-        figures.lower(format!("{label}: mean wait of gangs"), gangs, "s", setting.packer[0], "the packer's is the mark");
-        figures.lower(format!("{label}: mean wait of the rest"), small, "s", setting.packer[1], "the packer's is the mark");
+        figures.lower(
+            format!("{label}: mean wait of gangs"),
+            gangs,
+            "s",
+            setting.packer[0],
+            "the packer's is the mark",
+        );
+        figures.lower(
+            format!("{label}: mean wait of the rest"),
+            small,
+            "s",
+            setting.packer[1],
+            "the packer's is the mark",
+        );
         let broken = count(report.broken_reservations);
         figures.lower(format!("{label}: broken promises"), broken, "", 0.0, "15 of 9,138 when rebuilt each pass");
     }

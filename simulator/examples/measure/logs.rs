@@ -126,13 +126,7 @@ fn exact_estimates(traces: &Traces, figures: &mut Figures) -> Result<()> {
 }
 
 fn columns(report: &ReplayReport) -> Row {
-    [
-        report.mean_wait_s,
-        report.p99_wait_s,
-        report.max_wait_s,
-        report.mean_bounded_slowdown,
-        report.utilisation,
-    ]
+    [report.mean_wait_s, report.p99_wait_s, report.max_wait_s, report.mean_bounded_slowdown, report.utilisation]
 }
 
 /// Deviation in per cent; a value that rounds to the printed digits has none.

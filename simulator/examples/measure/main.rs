@@ -4,6 +4,9 @@
 
 #![allow(clippy::print_stdout)] // printing tables is its purpose
 
+extern crate planner as berth_planner;
+
+mod cycles;
 mod figure;
 mod lingjun;
 mod logs;
@@ -11,7 +14,11 @@ mod lublin;
 mod openb;
 mod philly;
 mod reasons;
+mod replays;
 mod traces;
+#[path = "../../../planner/benches/worlds/mod.rs"]
+#[allow(missing_docs, unreachable_pub)] // shared with the planner's benches
+mod worlds;
 
 use anyhow::{Result, bail};
 use figure::Figures;
@@ -29,7 +36,7 @@ const QUALITY: [Part; 5] = [
     ("openb", openb::measure),
 ];
 
-const SPEED: [Part; 0] = [];
+const SPEED: [Part; 2] = [("replays", replays::measure), ("cycles", cycles::measure)];
 
 /// The lists stand in `target` of the repository, wherever Cargo builds.
 fn list(name: &str) -> PathBuf {
@@ -61,6 +68,10 @@ fn main() -> Result<()> {
             for file in ["bench.json", "quality.json"] {
                 print!("{}", Figures::load(&list(file))?.rows(reasons::why));
             }
+            Ok(())
+        }
+        "memory" => {
+            println!("{}", cycles::hold().unwrap_or(0));
             Ok(())
         }
         other => bail!("\"{other}\" is not a verb; write quality, speed or table"),

@@ -4,6 +4,9 @@
 use crate::figure::Figures;
 use crate::traces::Traces;
 use anyhow::Result;
+use berth_simulator::replay::cluster::SplitMix;
+use berth_simulator::trace::Source;
+use berth_simulator::trace::openb::{OpenbNode, OpenbPod, read_nodes, read_pod_requests};
 use planner::job::{Communication, JobSpec, Locality, Role};
 use planner::place::{Ask, place};
 use planner::resources::Amounts;
@@ -11,9 +14,6 @@ use planner::room::Room;
 use planner::shape::{NodeSet, Shape, ShapeTable};
 use planner::topology::{NodePath, PoolSpec, Topology};
 use planner::{DomainIdx, NodeIdx, QueueIdx, ShapeIdx, Span, Time};
-use berth_simulator::replay::cluster::SplitMix;
-use berth_simulator::trace::openb::{OpenbNode, OpenbPod, read_nodes, read_pod_requests};
-use berth_simulator::trace::Source;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -23,7 +23,6 @@ const INFLATION: f64 = 1.3;
 const SEEDS: u64 = 10;
 /// A whole GPU.
 const WHOLE: i64 = 1000;
-
 
 /// Adds the allocation of both pod lists.
 pub(crate) fn measure(traces: &Traces, figures: &mut Figures) -> Result<()> {
@@ -146,7 +145,8 @@ impl<'t> Devices<'t> {
         }
         let (gpus, each) = (signed(pod.gpus), signed(pod.gpu_milli));
         let requests = Amounts(vec![1, signed(pod.cpu_milli), signed(pod.memory_mib), gpus * each]);
-        let eligible = NodeSet::of(self.models.len(), |n| pod.models.is_empty() || pod.models.contains(&self.models[n.row()]));
+        let eligible =
+            NodeSet::of(self.models.len(), |n| pod.models.is_empty() || pod.models.contains(&self.models[n.row()]));
         let filter = format!("{}|{gpus}x{each}", pod.models.join("|")).into();
         let shape = self.shapes.intern(Shape { requests, filter, eligible });
         self.asks.push((gpus, each));
@@ -227,6 +227,10 @@ impl Room for Devices<'_> {
 
     fn health(&self, _node: NodeIdx) -> u8 {
         0
+    }
+
+    fn devices(&self, node: NodeIdx) -> i64 {
+        self.gpus[node.row()].iter().sum()
     }
 }
 

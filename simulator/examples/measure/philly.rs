@@ -4,16 +4,21 @@ use crate::figure::Figures;
 use crate::logs::count;
 use crate::traces::{Traces, run};
 use anyhow::{Context, Result};
-use planner::Span;
 use berth_simulator::replay::ReplayOptions;
 use berth_simulator::replay::options::QueueRule;
+use planner::Span;
 
 /// One cycle, in seconds: what a queue may lose against its private cluster.
 const CYCLE_S: f64 = 1.0;
 
 /// GPUs, seconds of work that a stopped job keeps multiples of, mean delay to be below, who reaches it.
 const SETTINGS: [(u64, Option<i64>, f64, &str); 4] = [
-    (640, None, 26_233.0, "26,233 s by EASY on the pool (12,971 jobs later); 17,500 by a simple simulation of this rule"),
+    (
+        640,
+        None,
+        26_233.0,
+        "26,233 s by EASY on the pool (12,971 jobs later); 17,500 by a simple simulation of this rule",
+    ),
     (640, Some(1_800), 26_233.0, "26,233 s by EASY on the pool; 7,937 by a simple simulation of this rule"),
     (512, None, 422_828.0, "422,828 s by EASY on the pool (31,503 jobs later); 104,400 by a simple simulation"),
     (512, Some(1_800), 422_828.0, "422,828 s by EASY on the pool; 39,700 by a simple simulation"),
@@ -38,8 +43,20 @@ pub(crate) fn measure(traces: &Traces, figures: &mut Figures) -> Result<()> {
         let by_mean = queues().filter(|q| worse(q.mean_delay_s, q.private_mean_delay_s)).count();
         let by_p99 = queues().filter(|q| worse(q.p99_delay_s, q.private_p99_delay_s)).count();
         let later = report.jobs_later_than_private.context("several queues are compared with private ones")?;
-        figures.lower(format!("{label}: queues with a worse mean delay than alone"), count(by_mean), "", 0.0, "3 of 15 at 640, 8 at 512 by EASY on the pool");
-        figures.lower(format!("{label}: queues with a worse p99 delay than alone"), count(by_p99), "", 0.0, "3 of 15 at 640, 5 at 512 by EASY on the pool");
+        figures.lower(
+            format!("{label}: queues with a worse mean delay than alone"),
+            count(by_mean),
+            "",
+            0.0,
+            "3 of 15 at 640, 8 at 512 by EASY on the pool",
+        );
+        figures.lower(
+            format!("{label}: queues with a worse p99 delay than alone"),
+            count(by_p99),
+            "",
+            0.0,
+            "3 of 15 at 640, 5 at 512 by EASY on the pool",
+        );
         figures.lower(format!("{label}: jobs that end later than alone"), count(later), "", 0.0, peer);
         figures.lower(format!("{label}: mean delay"), report.mean_delay_s, "s", delay_s, peer);
         let lost = report.work_lost_fraction * 100.0;

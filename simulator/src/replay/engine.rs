@@ -23,6 +23,9 @@ use std::time::Instant;
 /// Most passes at one instant: a plan that still frees room after so many would never settle.
 const MOST_PASSES: u32 = 100;
 
+/// Shorter than anything in a log.
+const INSTANT: Span = Span(1000);
+
 /// Violations that are told in words; the rest is counted.
 const MOST_FAULTS: usize = 20;
 
@@ -470,6 +473,11 @@ fn policy(options: &ReplayOptions, load: &Workload) -> Policy {
         share_half_life: options.half_life,
         max_reservations: u32::MAX,
         max_postponement: Span::FOREVER,
+        // Law 10 is judged to the second: who is due does not wait for somebody to end, only for those who are leaving at
+        // this very instant; that is what a cycle this short tells apart.
+        cycle: if guarantees { INSTANT } else { Policy::standard().cycle },
+        worth_waiting: INSTANT,
+        wait_instead_of_kill: Span::ZERO,
         explain: false,
         preemption: guarantees,
         private_schedules: guarantees,
