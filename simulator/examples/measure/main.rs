@@ -50,6 +50,7 @@ fn measure(parts: &[Part], only: Option<&str>, file: &str) -> Result<()> {
         eprintln!("== {name}");
         part(&traces, &mut figures)?;
     }
+    traces::judge(&mut figures);
     if only.is_none() {
         figures.save(&list(file))?;
     }

@@ -247,7 +247,7 @@ fn job(shape: ShapeIdx) -> JobSpec {
         expected_runtime: None,
         checkpoint_every: None,
         locality: Locality::default(),
-        communication: Communication::Independent,
+        communication: Communication::AllReduce,
         resizable: false,
         replaces_members: false,
         roles: vec![Role { name: "worker".into(), shape, replicas: 1, floor: 1, slice: None }],
