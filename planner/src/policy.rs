@@ -23,6 +23,9 @@ pub struct Policy {
     pub search_limit: u32,
     /// Whether jobs may be stopped for others at all.
     pub preemption: bool,
+    /// Whether other queues' jobs are stopped only for private starts that have come (law 10), not for entitlement or a
+    /// fairer share as such: fewest stops. Replays of quotas use it.
+    pub reclaim_for_private_only: bool,
     /// Whether queues' private schedules are carried along (law 10).
     pub private_schedules: bool,
     /// Whether to give every waiting job its reason; a replay that reads none saves the work.
@@ -60,6 +63,7 @@ impl Policy {
             resize_interval: Span::from_secs(60),
             search_limit: 20_000,
             preemption: true,
+            reclaim_for_private_only: false,
             private_schedules: true,
             patience_from_first_start: false,
             explain: true,

@@ -1,6 +1,6 @@
 //! Clusters of any size for benchmarks: nodes spread evenly over levels, gangs that come and go, one cycle at a time as
 //! the controller makes it.
-#![allow(dead_code)] // every benchmark uses its part
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::expect_used)] // every benchmark uses its part
 
 use berth_planner::check::check;
 use berth_planner::ids::{JobIdx, QueueIdx, ResourceIdx, ShapeIdx};

@@ -68,6 +68,8 @@ impl Cycle<'_> {
                 whole = theirs.priority < spec.priority && !running.firm
                     || taker_private && !running.guaranteed && running.private_start.is_none();
                 surplus = has_surplus && theirs.priority <= spec.priority;
+            } else if self.policy.reclaim_for_private_only && !taker_private {
+                continue;
             } else {
                 let allowed = match self.state().queue(theirs.queue).reclaim_from {
                     ReclaimFrom::Any => true,

@@ -17,7 +17,6 @@ mod reasons;
 mod replays;
 mod traces;
 #[path = "../../../planner/benches/worlds/mod.rs"]
-#[allow(missing_docs, unreachable_pub)] // shared with the planner's benches
 mod worlds;
 
 use anyhow::{Result, bail};

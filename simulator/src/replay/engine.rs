@@ -481,6 +481,7 @@ fn policy(options: &ReplayOptions, load: &Workload) -> Policy {
         explain: false,
         preemption: guarantees,
         private_schedules: guarantees,
+        reclaim_for_private_only: guarantees,
         patience_from_first_start: true,
         placement: match options.placement {
             PlacementOption::Topology => PlacementRule::Topology,
