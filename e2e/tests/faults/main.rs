@@ -5,6 +5,7 @@ mod clock;
 mod figures;
 mod leadership;
 mod mutations;
+mod pinned;
 mod points;
 mod seeds;
 mod stages;

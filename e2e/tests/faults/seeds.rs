@@ -7,7 +7,7 @@ use berth_e2e::world::chance::live;
 use std::time::{Duration, Instant};
 
 /// A plain run's share; CI sets its own.
-const SHARE: u64 = 300;
+const SHARE: u64 = 100;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
