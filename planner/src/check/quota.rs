@@ -3,11 +3,11 @@
 
 use super::Case;
 use super::capacity::{Spared, watched};
-use super::holding::{Holding, Kind};
+use super::holding::{Holding, Kind, beyond};
 use super::moment::{Excess, Line, sweep};
 use super::violation::{Name, Violation};
 use crate::ids::{JobIdx, PoolIdx, QueueIdx};
-use crate::job::{JobSpec, Seat};
+use crate::job::{JobSpec, Placement, Seat};
 use crate::plan::Action;
 use crate::queue::{Quota, QuotaKey};
 use crate::state::Snapshot;
@@ -113,6 +113,31 @@ impl<'h, 'a> Queues<'h, 'a> {
         }
     }
 
+    /// Whether a taker that is not preemptible would start beyond a guarantee above it if its victim kept these seats.
+    pub(super) fn needs_the_guarantee(&self, case: &Case<'_>, taker: JobIdx, spared: &Spared<'_>) -> bool {
+        let begins = self.holdings.iter().find(|h| h.job == taker && h.kind != Kind::Old && !h.spec.preemptible);
+        let Some(own) = begins.filter(|h| spared.stay.from <= h.window.from && h.window.from < spared.stay.until)
+        else {
+            return false;
+        };
+        let at = own.window.from;
+        let theirs = count(&case.snapshot, spared.seats);
+        let wants = count(&case.snapshot, &own.seats);
+        let victims: Vec<QueueIdx> = lineage(&case.snapshot, spared.spec.queue).collect();
+        lineage(&case.snapshot, own.spec.queue).filter(|q| victims.contains(q)).any(|queue| {
+            let there = |h: &&Holding<'_>| {
+                h.window.from <= at && at < h.window.until && lineage(&case.snapshot, h.spec.queue).any(|q| q == queue)
+            };
+            case.snapshot.state.queue(queue).guarantee.iter().any(|(key, most)| {
+                let more = amount(&case.snapshot, own.spec, &wants, *key);
+                let kept = amount(&case.snapshot, spared.spec, &theirs, *key);
+                let held = |h: &Holding<'_>| amount(&case.snapshot, h.spec, &count(&case.snapshot, &h.seats), *key);
+                let used: i64 = self.holdings.iter().filter(there).map(held).sum();
+                more > 0 && kept > 0 && used + kept > *most
+            })
+        })
+    }
+
     /// Whether some limit above `taker` would be exceeded if its victim kept these seats.
     pub(super) fn needs_them_gone(
         &self,
@@ -176,41 +201,65 @@ pub(super) fn key_name(snapshot: &Snapshot<'_>, key: QuotaKey) -> Name {
     }
 }
 
-/// Starts of jobs that are not preemptible: in the order of the plan, within every guarantee above them.
+/// Starts and growth of jobs that are not preemptible, within every guarantee above them: the floors of all starts in the
+/// order of the plan, then what these jobs take beyond their floors (decision 17 serves surplus last).
 fn guarantees(case: &Case<'_>, holdings: &[Holding<'_>], found: &mut Vec<Violation>) {
-    let starts = || case.plan.actions.iter().filter(|a| matches!(a, Action::Start { .. }));
-    let binds = |a: &&Action| case.snapshot.state.job(a.job()).is_some_and(|j| !j.spec.preemptible);
     let mut used: BTreeMap<QueueIdx, BTreeMap<QuotaKey, i64>> = BTreeMap::new();
-    for action in starts().filter(binds) {
-        let Some(job) = case.snapshot.state.job(action.job()) else { continue };
-        for queue in lineage(&case.snapshot, job.spec.queue) {
+    for fate in case.fates.values().filter(|f| !f.job.spec.preemptible && (f.begin.is_some() || f.reshaped.is_some())) {
+        for queue in lineage(&case.snapshot, fate.job.spec.queue) {
             used.entry(queue).or_insert_with(|| use_before(case, holdings, queue));
         }
     }
     if used.is_empty() {
         return;
     }
-    for action in starts() {
+    for action in &case.plan.actions {
         let (Some(job), Action::Start { placement, .. }) = (case.snapshot.state.job(action.job()), action) else {
             continue;
         };
-        let counts = count(&case.snapshot, &placement.seats);
-        for queue in lineage(&case.snapshot, job.spec.queue) {
-            let here = case.snapshot.state.queue(queue);
-            let Some(used) = used.get_mut(&queue) else { continue };
-            let mut over = here.guarantee.is_empty() && queue == job.spec.queue;
-            for (key, guarantee) in &here.guarantee {
-                let more = amount(&case.snapshot, &job.spec, &counts, *key);
-                let all = used.entry(*key).or_default();
-                *all += more;
-                over |= more > 0 && *all > *guarantee;
-            }
-            if over && !job.spec.preemptible {
-                let (job, queue) = (job.spec.key.clone(), here.name.clone());
-                found.push(Violation::NonPreemptibleBorrows { job, queue });
-            }
+        let (floor, _) = at_floor(&job.spec, placement);
+        take(case, &mut used, &job.spec, &floor, found);
+    }
+    for fate in case.fates.values().filter(|f| !f.job.spec.preemptible) {
+        let surplus = match (fate.begin, fate.job.running(), fate.reshaped) {
+            (Some(begin), ..) => at_floor(&fate.job.spec, begin.placement).1,
+            (None, Some(running), Some(after)) if fate.halt.is_none() => beyond(after, &running.placement),
+            _ => continue,
+        };
+        take(case, &mut used, &fate.job.spec, &surplus, found);
+    }
+}
+
+/// Counts seats in every queue above a job and says where one that is not preemptible borrows.
+fn take(
+    case: &Case<'_>,
+    used: &mut BTreeMap<QueueIdx, BTreeMap<QuotaKey, i64>>,
+    spec: &JobSpec,
+    seats: &[Seat],
+    found: &mut Vec<Violation>,
+) {
+    let counts = count(&case.snapshot, seats);
+    for queue in lineage(&case.snapshot, spec.queue) {
+        let here = case.snapshot.state.queue(queue);
+        let Some(used) = used.get_mut(&queue) else { continue };
+        let mut over = here.guarantee.is_empty() && queue == spec.queue && !seats.is_empty();
+        for (key, guarantee) in &here.guarantee {
+            let more = amount(&case.snapshot, spec, &counts, *key);
+            let all = used.entry(*key).or_default();
+            *all += more;
+            over |= more > 0 && *all > *guarantee;
+        }
+        if over && !spec.preemptible {
+            let (job, queue) = (spec.key.clone(), here.name.clone());
+            found.push(Violation::NonPreemptibleBorrows { job, queue });
         }
     }
+}
+
+/// Seats of the floor, and those beyond it.
+fn at_floor(spec: &JobSpec, placement: &Placement) -> (Vec<Seat>, Vec<Seat>) {
+    let of_floor = |s: &&Seat| spec.roles.get(usize::from(s.role)).is_some_and(|role| s.index < role.floor);
+    placement.seats.iter().partition(of_floor)
 }
 
 /// What a queue and all below it held before the plan, by the keys of its guarantee.

@@ -204,7 +204,8 @@ fn needed(
     let until = Moment::at(running.ends.max(now + Span(1)));
     let spared = Spared { spec: &fate.job.spec, seats: &gone, stay: Window { from, until } };
     let by_room = nodes.needs_them_gone(case, taker, &spared);
-    if !by_room && !queues.needs_them_gone(case, taker, taker_job.spec.queue, &spared, whole) {
+    let by_guarantee = || queues.needs_the_guarantee(case, taker, &spared);
+    if !by_room && !queues.needs_them_gone(case, taker, taker_job.spec.queue, &spared, whole) && !by_guarantee() {
         let (victim, taker) = (fate.job.spec.key.clone(), case.key(taker));
         found.push(Violation::NotNeeded { victim, taker });
     }

@@ -9,6 +9,7 @@ use crate::ledger::HoldKind;
 use crate::place::Ask;
 use crate::room::Room;
 use crate::share::{Reclaim, Taker};
+use crate::state::Tally;
 use crate::time::{Span, Time};
 
 /// One step of clearing: a job's surplus, or the whole job.
@@ -45,7 +46,11 @@ impl Cycle<'_> {
         let demand = self.demand(job);
         let range = self.state().topology().domain(domain).nodes.clone();
         let inside = |p: &Prey| p.seats.seats.iter().any(|s| range.contains(&s.node.0));
-        let quota_bound = self.quota_allows(job).is_err();
+        // Quotas of the pool that the domain is in count too.
+        let pool = self.state().topology().domain(domain).pool;
+        let tally =
+            demand.by_pool.iter().find(|(p, _)| *p == pool).map_or_else(|| demand.plain.clone(), |(_, t)| t.clone());
+        let quota_bound = self.quota_allows(job).is_err() || !self.quota_after(job, &tally);
         let helps = |p: &Prey| inside(p) || quota_bound;
         let mut steps: Vec<Step> = Vec::new();
         for (row, p) in prey.iter().enumerate().filter(|(_, p)| helps(p)) {
@@ -81,7 +86,7 @@ impl Cycle<'_> {
             self.set_level(prey, &mut levels, step.prey, level);
             room.set_free(&self.freed_nodes(prey, step.prey, start, start + spec.window()));
             taken.push(step.prey);
-            if !self.quota_after(job) {
+            if !self.quota_after(job, &tally) {
                 continue;
             }
             if self.enough_slots(&room, domain, &demand)
@@ -99,7 +104,7 @@ impl Cycle<'_> {
                 self.set_level(prey, &mut levels, row, spared);
                 room.set_free(&self.freed_nodes(prey, row, start, start + spec.window()));
                 match crate::place::place(&room, &ask) {
-                    Ok(found) if self.quota_after(job) => {
+                    Ok(found) if self.quota_after(job, &tally) => {
                         fits = Some(found);
                         break;
                     }
@@ -111,6 +116,12 @@ impl Cycle<'_> {
             }
         }
         let chosen = levels.clone();
+        // The room was looked at when everybody who could go would be gone: those who do go may be gone sooner.
+        let grace = prey.iter().zip(&chosen).filter(|(_, level)| **level != Level::Full);
+        let grace = grace.map(|(p, _)| self.spec(p.job).grace).max().unwrap_or(Span::ZERO);
+        let soon = self.now() + grace;
+        let sooner = fits.as_ref().is_some_and(|f| soon < start && self.seats_are_free_from(&spec, &f.placement, soon));
+        let start = if sooner { soon } else { start };
         // Put everything back: choosing is not stopping.
         for row in taken {
             self.set_level(prey, &mut levels, row, Level::Full);
@@ -129,8 +140,7 @@ impl Cycle<'_> {
                 victim.shrunk = Some(self.least_shrink(prey, victim.job, job, &found.placement, start));
             }
         }
-        let grace = victims.iter().map(|v| self.spec(v.job).grace).max().unwrap_or(Span::ZERO);
-        Some(Cleared { victims, start: self.now() + grace, placement: found.placement })
+        Some(Cleared { victims, start, placement: found.placement })
     }
 
     /// Whether another queue is still above its right after what was taken from it before: several small bites must not
@@ -142,7 +152,7 @@ impl Cycle<'_> {
         }
         let seats = if level == Level::Floor { prey.floor_seats.as_ref().unwrap_or(&prey.seats) } else { &prey.seats };
         let (demand, held) = (self.demand(taker), self.tally(&theirs, seats));
-        let private_start = self.job(taker).waiting().and_then(|w| w.private_start).is_some_and(|t| t <= self.now());
+        let private_start = self.has_private_start(taker);
         let taker = Taker { queue: spec.queue, demand: &demand.plain, private_start };
         self.shares.may_reclaim(&taker, theirs.queue, &held) != Reclaim::No
     }
@@ -193,11 +203,10 @@ impl Cycle<'_> {
         }
     }
 
-    fn quota_after(&mut self, job: JobIdx) -> bool {
-        let spec = self.spec(job);
-        let demand = self.demand(job);
-        self.shares.limit_left(spec.queue, &demand.plain).is_ok()
-            && (spec.preemptible || self.shares.within_guarantee(spec.queue, &demand.plain).is_ok())
+    fn quota_after(&self, job: JobIdx, tally: &Tally) -> bool {
+        let spec = &self.job(job).spec;
+        self.shares.limit_left(spec.queue, tally).is_ok()
+            && (spec.preemptible || self.shares.within_guarantee(spec.queue, tally).is_ok())
     }
 
     /// Of a job's surplus, only as many steps as the taker's seats need.

@@ -23,7 +23,7 @@ impl Cycle<'_> {
         let mut at = from;
         for _ in 0..64 {
             at = self.quota.first_fit(self.state(), &spec, &demand.plain, at)?;
-            let (start, found) = self.earliest_space(job, &spec, &demand, at, most_domains)?;
+            let (start, found) = self.earliest_space(&spec, &demand, at, most_domains)?;
             let tally = self.tally(&spec, &found.placement);
             let fits = self.quota.first_fit(self.state(), &spec, &tally, start);
             match fits {
@@ -38,13 +38,11 @@ impl Cycle<'_> {
 
     fn earliest_space(
         &mut self,
-        job: JobIdx,
         spec: &JobSpec,
         demand: &Demand,
         from: Time,
         most_domains: Option<u32>,
     ) -> Option<(Time, Found)> {
-        let _ = job;
         let spans_pools =
             spec.communication == crate::job::Communication::Independent && spec.locality.required.is_none();
         if spans_pools && demand.candidates.len() > 1 {
@@ -90,6 +88,9 @@ impl Cycle<'_> {
             for hold in self.ledger.holds(crate::ids::NodeIdx::of(row)) {
                 times.push(Ledger::assumed_end(hold.to, self.snapshot.now, self.policy.cycle));
             }
+            // Room comes back at the end of an announced absence too.
+            let there = self.state().node(crate::ids::NodeIdx::of(row));
+            times.extend(there.unavailable.iter().map(|(_, back)| *back));
         }
         times.retain(|t| *t >= from && !t.is_never());
         times.sort_unstable();

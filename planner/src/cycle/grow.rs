@@ -5,7 +5,8 @@ use super::{Cycle, Fate};
 use crate::ids::{JobIdx, QueueIdx};
 use crate::job::{JobSpec, Placement, Seat};
 use crate::plan::StopCause;
-use crate::queue::QueueState;
+use crate::queue::{QueueState, QuotaKey};
+use crate::state::Tally;
 use crate::time::{Span, Time};
 
 impl Cycle<'_> {
@@ -69,11 +70,28 @@ impl Cycle<'_> {
         }
     }
 
+    /// Whether some limit above a queue is exceeded by more than what is on its way out already.
     fn over_its_limit(&self, queue: QueueIdx) -> bool {
-        self.state().lineage(queue).any(|q| {
+        let state = self.state();
+        let over = |q: QueueIdx| {
+            let limit = &state.queue(q).limit;
             let used = self.shares.used(q);
-            self.state().queue(q).limit.iter().any(|(key, most)| used.get(key).is_some_and(|u| u > most))
-        })
+            let going = |key: &QuotaKey| self.being_shed(q).get(key).copied().unwrap_or(0);
+            limit.iter().any(|(key, most)| used.get(key).is_some_and(|u| u > most && u - going(key) > *most))
+        };
+        state.lineage(queue).any(over)
+    }
+
+    /// What gangs of a queue and below were told to give back before this plan and still hold.
+    fn being_shed(&self, queue: QueueIdx) -> Tally {
+        let state = self.state();
+        let mut tally = Tally::new();
+        for job in state.marks().shedding.iter().filter_map(|row| state.job(*row)) {
+            if state.lineage(job.spec.queue).any(|q| q == queue) {
+                job.shedding.iter().for_each(|(p, _)| state.count_seats(&job.spec, p, &mut tally, 1));
+            }
+        }
+        tally
     }
 
     /// Step 6 of the cycle: one step a round for each gang that can, best rank first, until nobody grows.
@@ -161,9 +179,10 @@ impl Cycle<'_> {
         let before = self.tally(spec, seats);
         let after = self.tally(spec, &grown);
         let state = self.state();
-        self.quota.remove(state, spec.queue, Time(i64::MIN), end, &before);
+        let held_until = self.held_until(job);
+        self.quota.remove(state, spec.queue, Time(i64::MIN), held_until, &before);
         let fits = self.quota.fits_for(state, spec.queue, &after, window, self.snapshot.now);
-        self.quota.add(state, spec.queue, Time(i64::MIN), end, &before);
+        self.quota.add(state, spec.queue, Time(i64::MIN), held_until, &before);
         fits.then_some(grown)
     }
 }

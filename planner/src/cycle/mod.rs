@@ -29,7 +29,7 @@ use crate::share::{Shares, Users};
 use crate::state::{ClusterState, Snapshot, Tally};
 use crate::time::{Span, Time};
 use quota_time::QuotaBook;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use counterfactual::counterfactuals;
@@ -84,8 +84,9 @@ pub(crate) struct Cycle<'a> {
     misfits: BTreeMap<u32, (u64, Span)>,
     demands: BTreeMap<(QueueIdx, u32), Arc<Demand>>,
     best_domains: BTreeMap<u32, u32>,
-    /// Queue, class and priority for which no victims can make room in this plan.
-    preyless: BTreeSet<(QueueIdx, u32, i64)>,
+    /// Queue, class, priority and whether its private start has come: the shortest window for which no victims can make
+    /// room in this plan.
+    preyless: BTreeMap<(QueueIdx, u32, i64, bool), Span>,
     /// Per class: why it has no room.
     no_room: BTreeMap<(u32, bool), Reason>,
     reservations: u32,
@@ -120,7 +121,7 @@ impl<'a> Cycle<'a> {
             misfits: BTreeMap::new(),
             demands: BTreeMap::new(),
             best_domains: BTreeMap::new(),
-            preyless: BTreeSet::new(),
+            preyless: BTreeMap::new(),
             no_room: BTreeMap::new(),
             reservations: u32::try_from(snapshot.state.reserved().len()).unwrap_or(u32::MAX),
             beyond: 0,
@@ -177,6 +178,11 @@ impl<'a> Cycle<'a> {
         }
     }
 
+    /// Until when quotas count what a running job holds: an overdue one is assumed to stay a little longer.
+    fn held_until(&self, job: JobIdx) -> Time {
+        Ledger::assumed_end(self.ends(job), self.now(), self.policy.cycle)
+    }
+
     fn demand(&mut self, job: JobIdx) -> Arc<Demand> {
         let there = self.job(job);
         let key = (there.spec.queue, there.class);
@@ -221,7 +227,7 @@ impl<'a> Cycle<'a> {
         self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), predicted);
         self.shares.give(spec.queue, &tally);
         self.users.give(spec.queue, &spec.user, &tally);
-        self.quota.add(self.state(), spec.queue, now, ends, &tally);
+        self.quota.add(self.state(), spec.queue, Time(i64::MIN), ends, &tally);
         self.wake_at(ends);
         let row = self.plan.actions.len();
         self.plan.actions.push(Action::Start { job, placement: placement.clone(), ends, guaranteed, quality });
@@ -301,7 +307,11 @@ impl<'a> Cycle<'a> {
         let tally = self.tally(&spec, &placement);
         self.shares.take(spec.queue, &tally);
         self.users.take(spec.queue, &spec.user, &tally, false);
-        self.quota.remove(self.state(), spec.queue, Time(i64::MIN), self.ends(job), &tally);
+        let held_until = self.held_until(job);
+        self.quota.remove(self.state(), spec.queue, Time(i64::MIN), held_until, &tally);
+        // Its queue may start nobody else on what it held before it is gone.
+        let gone = Ledger::assumed_end(gone_by, self.now(), self.policy.cycle);
+        self.quota.add(self.state(), spec.queue, Time(i64::MIN), gone, &tally);
         self.wake_at(gone_by);
         self.plan.actions.push(Action::Stop { job, cause, by });
         self.fates.insert(job, Fate::Stopping);
@@ -317,16 +327,18 @@ impl<'a> Cycle<'a> {
         let predicted = ends.min(self.now() + spec.predicted());
         self.ledger.release(job, &old, HoldKind::Running);
         self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), predicted);
-        let shed: Vec<_> = old.seats.iter().filter(|s| !placement.seats.contains(s)).copied().collect();
+        let shed = old.without(&placement);
         if !shed.is_empty() {
             let gone_by = self.now() + spec.grace;
-            let shed = Placement { seats: shed };
+            let gone = Ledger::assumed_end(gone_by, self.now(), self.policy.cycle);
+            self.quota.shed(self.state(), spec.queue, gone, &self.tally(&spec, &shed));
             self.ledger.hold(job, &spec, &shed, HoldKind::Leaving, (Time(i64::MIN), gone_by), gone_by);
         }
         self.shares.shrink(spec.queue, &before);
         self.shares.grow(spec.queue, &after);
-        self.quota.remove(self.state(), spec.queue, Time(i64::MIN), ends, &before);
-        self.quota.add(self.state(), spec.queue, self.now(), ends, &after);
+        let held_until = self.held_until(job);
+        self.quota.remove(self.state(), spec.queue, Time(i64::MIN), held_until, &before);
+        self.quota.add(self.state(), spec.queue, Time(i64::MIN), held_until, &after);
         let best = self.domains_at_best(job);
         match self.fates.get_mut(&job) {
             Some(Fate::Started { row, placement: there, .. }) => {

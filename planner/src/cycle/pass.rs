@@ -11,6 +11,17 @@ use crate::state::RankKey;
 use crate::time::{Span, Time};
 use std::collections::BTreeSet;
 
+/// What a job with a date got from promises below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// Nothing.
+    No,
+    /// A sooner date.
+    Sooner,
+    /// It starts.
+    Started,
+}
+
 impl Cycle<'_> {
     /// Standing promises of lower-ranked jobs give way to a job newly ranked above them (decision 3): same queue and
     /// higher priority, or another queue within its guarantee against borrowers.
@@ -55,35 +66,48 @@ impl Cycle<'_> {
 
     /// The same for a job that has a date already (its priority was raised, or room came free that a lower one holds).
     /// Its own reservation is out of the ledger. True if it has a sooner one now.
-    pub(super) fn pass_lower_promised(&mut self, job: JobIdx, old: &Reservation, sooner_than: Time) -> bool {
+    pub(super) fn pass_lower_promised(
+        &mut self,
+        job: JobIdx,
+        old: &Reservation,
+        sooner_than: Time,
+        most_domains: Option<u32>,
+    ) -> Passed {
         let spec = self.spec(job);
         let lower = self.state().reserved().iter().any(|other| {
             let theirs = &self.job(*other).spec;
             theirs.queue == spec.queue && theirs.priority < spec.priority
         });
         if !lower {
-            return false;
+            return Passed::No;
         }
         let mut yielding = self.yielding_to(job);
         yielding.retain(|(other, r)| self.spec(*other).queue == spec.queue && r.start < sooner_than);
         if yielding.is_empty() {
-            return false;
+            return Passed::No;
         }
         for (other, reservation) in &yielding {
             self.take_out(*other, reservation);
         }
         let may_start = self.quota_allows(job).is_ok();
-        let gains = |start: Time, now: Time| start < sooner_than && (may_start || start > now);
         let now = self.now();
-        let Some(sooner) = self.earliest(job, now, None).filter(|(start, _)| gains(*start, now)) else {
+        let sooner = self.earliest(job, now, most_domains);
+        let Some((start, placement)) = sooner.filter(|(s, _)| *s < sooner_than && (may_start || *s > now)) else {
             for (other, reservation) in &yielding {
                 self.put_in(*other, reservation);
             }
-            return false;
+            return Passed::No;
         };
-        self.start_or_move(job, old, Some(sooner), None);
+        let passed = if start > now {
+            self.move_to(job, old, Some((start, placement)), None, Vec::new());
+            Passed::Sooner
+        } else {
+            self.reservations = self.reservations.saturating_sub(1);
+            self.start(job, placement);
+            Passed::Started
+        };
         self.resettle(job, yielding);
-        true
+        passed
     }
 
     /// Gives a job whose reservation has been taken out of the ledger its new date. A date that is now is no promise: the
@@ -173,8 +197,7 @@ impl Cycle<'_> {
             }
         }
         for (other, reservation) in moved {
-            let next = self.earliest(other, self.now(), None);
-            self.start_or_move(other, &reservation, next, Some(cause.clone()));
+            self.remake(other, &reservation, cause.clone());
         }
     }
 }

@@ -40,7 +40,7 @@ impl Cycle<'_> {
     pub(super) fn prey_of(&mut self, taker: JobIdx) -> Vec<Prey> {
         let spec = self.spec(taker);
         let demand = self.demand(taker);
-        let taker_private = self.job(taker).waiting().and_then(|w| w.private_start).is_some_and(|t| t <= self.now());
+        let taker_private = self.has_private_start(taker);
         let taker_of = Taker { queue: spec.queue, demand: &demand.plain, private_start: taker_private };
         let holding: Vec<JobIdx> = self.state().holding().iter().copied().collect();
         let mut prey = Vec::new();
@@ -141,6 +141,11 @@ impl Cycle<'_> {
         }
         let key = (theirs.queue, there.class, self.state().topology().pool_of(first.node));
         known.entry(key).or_insert_with(|| judged(self.tally(theirs, seats))).clone()
+    }
+
+    /// Whether a waiting job's private start has come.
+    pub(super) fn has_private_start(&self, job: JobIdx) -> bool {
+        self.job(job).waiting().and_then(|w| w.private_start).is_some_and(|at| at <= self.now())
     }
 
     fn is_device(&self, key: QuotaKey) -> bool {

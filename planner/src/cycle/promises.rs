@@ -32,6 +32,9 @@ impl Cycle<'_> {
                 broken.push((job, reservation, cause));
             } else {
                 self.wake_at(reservation.start);
+                if reservation.clearing {
+                    self.wake_at(reservation.start + self.policy.cycle);
+                }
             }
         }
         for (job, reservation, cause) in broken {
@@ -71,6 +74,11 @@ impl Cycle<'_> {
             if state.unavailable.iter().any(|(start, stop)| *start < end && from < *stop) {
                 return Some(Cause::Maintenance(name(node)));
             }
+            // Their pods may be on the node for so long; nobody else's excuse anything.
+            let going: Vec<Time> =
+                self.ledger.holds(node).filter(|h| h.kind == HoldKind::Leaving).map(|h| h.to).collect();
+            let in_time = |until: &Time| self.snapshot.now < *until + self.policy.cycle;
+            let leaving = leaving && !going.is_empty() && going.iter().all(in_time);
             if !leaving && self.ledger.free_during(node, from, end).iter().any(|free| *free < 0) {
                 return Some(self.who_took(job, node, from));
             }
@@ -162,23 +170,53 @@ impl Cycle<'_> {
         let demand = self.demand(job);
         let at = reservation.start.max(self.now());
         if at == reservation.start
+            && (at > self.now() || self.quota_allows(job).is_ok())
             && let Some(domain) = self.promised_domain(job, reservation)
             && let Some(found) = self.place_at(&spec, &demand, domain, at, None)
             // Other nodes do not help where a limit is what broke it.
             && self.quota.fits(self.state(), &spec, &self.tally(&spec, &found.placement), at)
         {
-            self.start_or_move(job, reservation, Some((at, found.placement)), None);
+            if at > self.now() {
+                self.move_to(job, reservation, Some((at, found.placement)), None, Vec::new());
+            } else {
+                self.reservations = self.reservations.saturating_sub(1);
+                self.start(job, found.placement);
+            }
             return;
         }
-        let next = self.earliest(job, self.now(), None);
-        self.start_or_move(job, reservation, next, Some(cause));
+        self.remake(job, reservation, cause);
     }
 
-    /// The domain that a promise is about: of the required level, else the pool.
-    pub(super) fn promised_domain(&self, job: JobIdx, reservation: &Reservation) -> Option<DomainIdx> {
+    /// A promise that cannot stand (it is out of the ledger) is made anew for the earliest start there is. Where that is
+    /// now, it is given up with its cause, and the job starts.
+    pub(super) fn remake(&mut self, job: JobIdx, reservation: &Reservation, cause: Cause) {
+        let now = self.now();
+        let mut next = self.earliest(job, now, None);
+        if next.as_ref().is_some_and(|(start, _)| *start <= now) {
+            if let Ok(placement) = self.place_now(job, None) {
+                self.move_to(job, reservation, None, Some(cause), Vec::new());
+                self.start(job, placement);
+                self.plan.pending.retain(|p| p.job != job);
+                return;
+            }
+            // What the room waits for is there for a cycle at least.
+            next = self.earliest(job, now + self.policy.cycle, None);
+        }
+        self.move_to(job, reservation, next, Some(cause), Vec::new());
+    }
+
+    /// The domain that a promise is about: of its preferred level if it has that, of the required one, else the pool.
+    fn promised_domain(&self, job: JobIdx, reservation: &Reservation) -> Option<DomainIdx> {
         let topology = self.state().topology();
-        let first = reservation.placement.nodes().into_iter().next()?;
+        let nodes = reservation.placement.nodes();
+        let &first = nodes.first()?;
         let pool = topology.pool(topology.pool_of(first));
+        let preferred = self.job(job).spec.locality.preferred.as_ref().and_then(|level| pool.depth_of(level));
+        if let Some(home) = preferred.and_then(|depth| topology.domain_at(first, depth))
+            && nodes.iter().all(|n| Some(home) == preferred.and_then(|depth| topology.domain_at(*n, depth)))
+        {
+            return Some(home);
+        }
         let depth = match &self.spec(job).locality.required {
             Some(level) => pool.depth_of(level)?,
             None => Depth::ROOT,

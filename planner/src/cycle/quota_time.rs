@@ -4,7 +4,7 @@
 //! Once it is promised a start, nothing else may spoil that moment, so its guarantee is a limit at that very instant.
 
 use crate::ids::QueueIdx;
-use crate::job::{JobSpec, Phase};
+use crate::job::{JobSpec, Phase, Placement};
 use crate::policy::Policy;
 use crate::queue::{QueueState, Quota};
 use crate::state::{ClusterState, Snapshot, Tally};
@@ -12,11 +12,13 @@ use crate::time::{Span, Time};
 use std::collections::BTreeMap;
 
 /// Room that counts in a queue during a window.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     from: Time,
     to: Time,
     tally: Tally,
+    /// Counts as a running job; what a shrinking gang is giving back does not.
+    job: bool,
     /// A promise to a job that is not preemptible: at `from` the guarantee must hold.
     strict: bool,
 }
@@ -57,7 +59,7 @@ impl QuotaBook {
             return book;
         }
         for (_, job) in state.jobs() {
-            let held: Vec<(Time, Time, &crate::job::Placement)> = match &job.phase {
+            let held: Vec<(Time, Time, &Placement)> = match &job.phase {
                 Phase::Running(r) => {
                     let to = crate::ledger::Ledger::assumed_end(r.ends, snapshot.now, policy.cycle);
                     vec![(Time(i64::MIN), to, &r.placement)]
@@ -73,10 +75,11 @@ impl QuotaBook {
                 let to = crate::ledger::Ledger::assumed_end(*until, snapshot.now, policy.cycle);
                 (Time(i64::MIN), to, placement)
             });
-            for (from, to, placement) in held.into_iter().chain(shed) {
+            let held = held.into_iter().map(|held| (held, true));
+            for ((from, to, placement), counts) in held.chain(shed.map(|held| (held, false))) {
                 let mut tally = Tally::new();
                 state.count_seats(&job.spec, placement, &mut tally, 1);
-                book.put(state, job.spec.queue, from, to, &tally, strict);
+                book.put(state, job.spec.queue, Held { from, to, tally, job: counts, strict });
             }
         }
         book
@@ -84,36 +87,43 @@ impl QuotaBook {
 
     /// Notes that a queue holds room.
     pub(crate) fn add(&mut self, state: &ClusterState, queue: QueueIdx, from: Time, to: Time, tally: &Tally) {
-        self.put(state, queue, from, to, tally, false);
+        self.put(state, queue, Held { from, to, tally: tally.clone(), job: true, strict: false });
+    }
+
+    /// Notes what a gang that runs on at a smaller size holds until its surplus is gone.
+    pub(crate) fn shed(&mut self, state: &ClusterState, queue: QueueIdx, until: Time, tally: &Tally) {
+        let from = Time(i64::MIN);
+        self.put(state, queue, Held { from, to: until, tally: tally.clone(), job: false, strict: false });
     }
 
     /// Notes a promise.
     pub(crate) fn promise(&mut self, state: &ClusterState, spec: &JobSpec, from: Time, to: Time, tally: &Tally) {
-        self.put(state, spec.queue, from, to, tally, !spec.preemptible);
+        let strict = !spec.preemptible;
+        self.put(state, spec.queue, Held { from, to, tally: tally.clone(), job: true, strict });
     }
 
-    fn put(&mut self, state: &ClusterState, queue: QueueIdx, from: Time, to: Time, tally: &Tally, strict: bool) {
+    fn put(&mut self, state: &ClusterState, queue: QueueIdx, held: Held) {
         if self.pages.is_empty() {
             return;
         }
         for ancestor in state.lineage(queue) {
             if let Some(page) = self.pages.get_mut(&ancestor) {
-                page.holds.push(Held { from, to, tally: tally.clone(), strict });
+                page.holds.push(held.clone());
             }
         }
     }
 
-    /// Forgets what a queue holds (what runs, whatever its start).
+    /// Forgets what a queue holds, noted with this very window.
     pub(crate) fn remove(&mut self, state: &ClusterState, queue: QueueIdx, from: Time, to: Time, tally: &Tally) {
         if self.pages.is_empty() {
             return;
         }
         for ancestor in state.lineage(queue) {
             if let Some(page) = self.pages.get_mut(&ancestor) {
-                let exact = page.holds.iter().position(|h| h.from == from && h.to == to && h.tally == *tally);
-                let alike =
-                    || page.holds.iter().position(|h| h.tally == *tally && h.to >= to && h.from <= from.max(h.from));
-                if let Some(at) = exact.or_else(alike) {
+                let this = |h: &Held| h.from == from && h.to == to && h.job && h.tally == *tally;
+                let at = page.holds.iter().position(this);
+                debug_assert!(at.is_some(), "what is forgotten was noted");
+                if let Some(at) = at {
                     page.holds.swap_remove(at);
                 }
             }
@@ -226,7 +236,7 @@ impl Page {
             for (cell, (key, _)) in used.iter_mut().zip(asked) {
                 *cell += sign * held.tally.get(key).copied().unwrap_or(0);
             }
-            used[asked.len()] += sign;
+            used[asked.len()] += sign * i64::from(held.job);
             let strict = sign > 0 && held.strict && held.from >= from;
             match stretches.last_mut() {
                 Some(last) if last.begins == time => {

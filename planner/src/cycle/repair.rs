@@ -4,7 +4,7 @@
 use super::{Cycle, Fate};
 use crate::ids::{JobIdx, NodeIdx};
 use crate::job::{Placement, Seat};
-use crate::ledger::HoldKind;
+use crate::ledger::{HoldKind, Ledger};
 use crate::plan::{Action, StopCause};
 use crate::queue::QueueState;
 use crate::time::{Span, Time};
@@ -87,10 +87,19 @@ impl Cycle<'_> {
             self.fates.insert(job, Fate::Resized { row: None, placement: placement.clone() });
             self.plan.actions.push(Action::Replace { job, swaps: moved, placement });
         } else {
-            // The gang restarts as a whole at once: survivors keep their nodes, the lost are swapped.
+            // The gang restarts as a whole at once: survivors keep their nodes, the lost are swapped. It runs its whole
+            // window anew, which may reach into an absence or into what somebody was promised.
+            let old = running.placement.clone();
             self.stop(job, StopCause::NodeLost, None);
-            if spec.grace == Span::ZERO {
+            self.ledger.release(job, &old, HoldKind::Leaving);
+            if spec.grace == Span::ZERO && self.seats_are_free(&spec, &placement) {
+                let gone = Ledger::assumed_end(self.now(), self.now(), self.policy.cycle);
+                let tally = self.tally(&spec, &old);
+                self.quota.remove(self.state(), spec.queue, Time(i64::MIN), gone, &tally);
                 self.start(job, placement);
+            } else {
+                let gone_by = self.now() + spec.grace;
+                self.ledger.hold(job, &spec, &old, HoldKind::Leaving, (Time(i64::MIN), gone_by), gone_by);
             }
         }
     }
@@ -135,17 +144,9 @@ impl Cycle<'_> {
             return;
         }
         let spec = self.spec(job);
-        let end = self.now() + spec.window();
         let Some(placement) = self.with_lost_swapped(job, placement) else { return };
-        let mut free: std::collections::BTreeMap<NodeIdx, Vec<i64>> = std::collections::BTreeMap::new();
-        for (node, role, count) in placement.by_node() {
-            let row = free.entry(node).or_insert_with(|| self.ledger.free_during(node, self.snapshot.now, end));
-            let shape = self.snapshot.state.shapes.get(spec.roles[usize::from(role)].shape);
-            if !shape.eligible.contains(node) || shape.requests.times_in(row) < count {
-                return;
-            }
-            shape.requests.iter().for_each(|(r, a)| row[r.row()] -= a * i64::from(count));
+        if self.seats_are_free(&spec, &placement) {
+            self.start(job, placement);
         }
-        self.start(job, placement);
     }
 }

@@ -2,6 +2,7 @@
 //! it wait with a reason.
 
 use super::line::Line;
+use super::pass::Passed;
 use super::start::Not;
 use super::{Cycle, Fate};
 use crate::ids::{JobIdx, QueueIdx};
@@ -158,9 +159,15 @@ impl<'a> Cycle<'a> {
         let here = if due { self.same_seats(job, old) } else { None };
         let place = match here {
             Some(placement) => Ok(placement),
+            // Its room is being cleared where it was promised, and nowhere else.
+            None if due && old.clearing => Err(Not::Space { limit: false }),
             None => self.place_now(job, patience.map(|p| p.0)),
         };
-        if let Ok(placement) = place {
+        // While patience lasts a preferred domain that was promised is not given up for a sooner start without one.
+        let spec = self.spec(job);
+        let held_to = patience.is_some() && !due && self.in_preferred(&spec, &old.placement);
+        let place = place.ok().filter(|p| !held_to || self.in_preferred(&spec, p));
+        if let Some(placement) = place {
             self.start(job, placement);
             self.reservations = self.reservations.saturating_sub(1);
             return Outcome::Started;
@@ -170,12 +177,16 @@ impl<'a> Cycle<'a> {
             self.put_in(job, old);
             return Outcome::Blocked(self.why_promised(job, old));
         }
-        let sooner = self.earliest(job, self.now(), patience.map(|p| p.0)).filter(|(start, _)| *start < old.start);
-        if !self.pass_lower_promised(job, old, sooner.as_ref().map_or(old.start, |s| s.0)) {
-            match sooner {
+        let (now, goal) = (self.now(), patience.map(|p| p.0));
+        let sooner = self.earliest(job, now, goal).filter(|(start, _)| now < *start && *start < old.start);
+        let sooner = sooner.filter(|(_, p)| !held_to || self.in_preferred(&spec, p));
+        match self.pass_lower_promised(job, old, sooner.as_ref().map_or(old.start, |s| s.0), goal) {
+            Passed::Started => return Outcome::Started,
+            Passed::Sooner => {}
+            Passed::No => match sooner {
                 Some((start, placement)) => self.move_to(job, old, Some((start, placement)), None, Vec::new()),
                 None => self.put_in(job, old),
-            }
+            },
         }
         if matches!(self.fates.get(&job), Some(Fate::Started { .. })) {
             return Outcome::Started;
@@ -191,25 +202,7 @@ impl<'a> Cycle<'a> {
     fn same_seats(&mut self, job: JobIdx, reservation: &Reservation) -> Option<Placement> {
         self.quota_allows(job).ok()?;
         let spec = self.spec(job);
-        let end = self.now() + spec.window();
-        for (node, role, count) in reservation.placement.by_node() {
-            let state = self.state().node(node);
-            let shape = self.state().shapes.get(spec.roles[usize::from(role)].shape);
-            if state.closed || state.lost || !shape.eligible.contains(node) {
-                return None;
-            }
-            let mut free = self.ledger.free_during(node, self.now(), end);
-            for (other, row, pods) in reservation.placement.by_node() {
-                if other == node && row != role {
-                    let requests = &self.state().shapes.get(spec.roles[usize::from(row)].shape).requests;
-                    requests.iter().for_each(|(r, a)| free[r.row()] -= a * i64::from(pods));
-                }
-            }
-            if shape.requests.times_in(&free) < count {
-                return None;
-            }
-        }
-        Some(reservation.placement.clone())
+        self.seats_are_free(&spec, &reservation.placement).then(|| reservation.placement.clone())
     }
 
     /// A job without a date.

@@ -1,11 +1,12 @@
 //! Can this job start now? Quota, patience and space, in that order.
 
 use super::Cycle;
-use crate::ids::{DomainIdx, JobIdx};
-use crate::job::Placement;
+use crate::ids::{DomainIdx, JobIdx, NodeIdx};
+use crate::job::{JobSpec, Placement};
 use crate::place::{Ask, Found, NoFit};
 use crate::reason::{Code, Reason};
 use crate::time::Time;
+use std::collections::BTreeMap;
 
 /// Why a job cannot start now.
 pub(super) enum Not {
@@ -64,6 +65,26 @@ impl Cycle<'_> {
                 Err(Not::Space { limit: matches!(other, NoFit::SearchLimit) })
             }
         }
+    }
+
+    /// Whether these very seats are free from now on for the job's whole window, on usable nodes.
+    pub(super) fn seats_are_free(&mut self, spec: &JobSpec, placement: &Placement) -> bool {
+        self.seats_are_free_from(spec, placement, self.now())
+    }
+
+    /// As [`Cycle::seats_are_free`], from a later moment on.
+    pub(super) fn seats_are_free_from(&mut self, spec: &JobSpec, placement: &Placement, from: Time) -> bool {
+        let end = from + spec.window();
+        let mut free: BTreeMap<NodeIdx, Vec<i64>> = BTreeMap::new();
+        placement.by_node().into_iter().all(|(node, role, count)| {
+            let state = self.snapshot.state;
+            let row = free.entry(node).or_insert_with(|| self.ledger.free_during(node, from, end));
+            let shape = state.shapes.get(spec.roles[usize::from(role)].shape);
+            let usable = !state.node(node).closed && !state.node(node).lost && shape.eligible.contains(node);
+            let fits = usable && shape.requests.times_in(row) >= count;
+            shape.requests.iter().for_each(|(r, a)| row[r.row()] -= a * i64::from(count));
+            fits
+        })
     }
 
     /// Cheap necessary condition, whatever is reserved: some candidate domain has enough slots for every role.
@@ -132,6 +153,19 @@ impl Cycle<'_> {
                 && self.quota.fits(state, &spec, tally, self.snapshot.now)
         });
         roots.map(|(pool, _)| state.topology().pool(*pool).root).collect()
+    }
+
+    /// Whether seats lie in one known domain of the job's preferred level.
+    pub(super) fn in_preferred(&self, spec: &JobSpec, placement: &Placement) -> bool {
+        let topology = self.state().topology();
+        let Some(level) = &spec.locality.preferred else { return false };
+        let home = |node: NodeIdx| {
+            let depth = topology.pool(topology.pool_of(node)).depth_of(level)?;
+            topology.domain_at(node, depth)
+        };
+        let nodes = placement.nodes();
+        let first = nodes.first().and_then(|n| home(*n));
+        nodes.len() == 1 || first.is_some() && nodes.iter().all(|n| home(*n) == first)
     }
 
     /// The number of domains that a patient job waits for; none once its patience has run out.

@@ -96,13 +96,15 @@ impl Cycle<'_> {
 
     fn choose_among(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Cleared> {
         let there = self.job(job);
-        let key = (there.spec.queue, there.class, there.spec.priority);
-        if self.preyless.contains(&key) {
+        let (class, window) = (there.class, there.spec.window());
+        let key = (there.spec.queue, class, there.spec.priority, self.has_private_start(job));
+        // What a shorter job could not get, a longer one cannot either.
+        if self.preyless.get(&key).is_some_and(|shortest| window >= *shortest) {
             return None;
         }
         let prey = self.prey_of(job);
         if prey.is_empty() {
-            self.preyless.insert(key);
+            self.preyless.insert(key, window);
             return None;
         }
         if let Some(reservation) = promised {
@@ -117,7 +119,7 @@ impl Cycle<'_> {
             self.put_in(job, reservation);
         }
         let Some(cleared) = choice else {
-            self.preyless.insert(key);
+            self.preyless.insert(key, window);
             return None;
         };
         if self.better_to_wait(&cleared, &prey, wait) || self.spares_an_earlier_one(job, &cleared, &prey) {
@@ -194,7 +196,7 @@ impl Cycle<'_> {
             let Some(p) = prey.iter().find(|p| p.job == victim.job) else { continue };
             let spec = self.spec(victim.job);
             let kept = victim.shrunk.as_ref().map(|s| self.tally(&spec, s)).unwrap_or_default();
-            given.push((spec.queue, p.ends, self.tally(&spec, &p.seats), kept));
+            given.push((spec.queue, self.held_until(victim.job), self.tally(&spec, &p.seats), kept));
         }
         for (queue, ends, before, kept) in &given {
             self.quota.remove(state, *queue, Time(i64::MIN), *ends, before);

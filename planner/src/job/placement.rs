@@ -39,6 +39,13 @@ impl Placement {
         self.seats.is_empty()
     }
 
+    /// The seats that another placement of the gang does not have.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let gone = |s: &&Seat| other.seats.binary_search(s).is_err();
+        Self { seats: self.seats.iter().filter(gone).copied().collect() }
+    }
+
     /// The distinct nodes, in row order.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeIdx> {

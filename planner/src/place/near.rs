@@ -53,6 +53,9 @@ impl<'t> Near<'t> {
     pub(crate) fn new(topology: &'t Topology, current: &Placement, home: Home, scope: Option<DomainIdx>) -> Self {
         let mut bounds = 0..u32::MAX;
         let home_domain = if let Home::Domain(domain) = home { Some(domain) } else { None };
+        if let Home::Node(node) = home {
+            bounds = node.0..node.0 + 1;
+        }
         for domain in home_domain.into_iter().chain(scope) {
             let nodes = &topology.domain(domain).nodes;
             bounds = bounds.start.max(nodes.start)..bounds.end.min(nodes.end);

@@ -2,9 +2,10 @@
 
 use super::ClusterState;
 use crate::ids::JobIdx;
-use crate::job::{Job, Leaving, Phase, Placement, Reservation, Running};
+use crate::job::{Job, Leaving, Phase, Placement, Reservation, Running, Seat};
 use crate::plan::{Action, Cause};
 use crate::time::{Span, Time};
+use std::collections::BTreeSet;
 
 impl ClusterState {
     /// Carries one action out in this state, as the simulator does at once and the controller by its writes.
@@ -116,11 +117,16 @@ impl ClusterState {
         self.update_job(job, now, |j| {
             let grace = j.spec.grace;
             if let Phase::Running(r) = &mut j.phase {
-                let gone: Vec<_> = r.placement.seats.iter().filter(|s| !placement.seats.contains(s)).copied().collect();
+                let gone = r.placement.without(placement);
                 // Also with a grace of zero the pods are there until their owner says that they are gone.
                 if !gone.is_empty() {
-                    j.shedding.push((Placement { seats: gone }, now + grace));
+                    j.shedding.push((gone, now + grace));
                 }
+                // A lost member that the gang goes on without is nobody's to replace.
+                let spec = &j.spec;
+                let rank = |s: &Seat| spec.first_rank(usize::from(s.role)) + s.index;
+                let kept: BTreeSet<u32> = placement.seats.iter().map(rank).collect();
+                r.lost.retain(|lost| kept.contains(lost));
                 r.placement = placement.clone();
                 r.resized = now;
             }

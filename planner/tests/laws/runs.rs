@@ -10,7 +10,6 @@ fn holds(world: &World) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "open: law 5, a job with preemptible: false beyond its guarantee"]
 fn small_troubled_clusters_obey_every_law() {
     law("1-6 and 8, small clusters in trouble", 1500, &world(Kind::SMALL), |w| holds(&w));
     println!("actions so far: {:?}", SEEN.lock().unwrap());
@@ -23,7 +22,6 @@ fn small_calm_clusters_obey_every_law() {
 }
 
 #[test]
-#[ignore = "open: law 4, a promise at the present moment in troubled clusters"]
 fn medium_clusters_obey_every_law() {
     law("1-6 and 8, medium clusters in trouble", 150, &world(Kind::MEDIUM), |w| holds(&w));
 }

@@ -134,7 +134,6 @@ fn reach(world: &World, spec: &JobSpec, placement: &Placement) -> Vec<NodeIdx> {
 }
 
 #[test]
-#[ignore = "open: growth finds room where the exact search leaves none (instance 419)"]
 fn growth_finds_room_exactly_where_the_laws_leave_some() {
     let (mut grown, mut full) = (0u64, 0u64);
     for number in 0..cases() {
