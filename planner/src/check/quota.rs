@@ -3,7 +3,7 @@
 
 use super::Case;
 use super::capacity::{Spared, watched};
-use super::holding::{Holding, Kind, beyond};
+use super::holding::{Holding, Kind};
 use super::moment::{Excess, Line, sweep};
 use super::violation::{Name, Violation};
 use crate::ids::{JobIdx, PoolIdx, QueueIdx};
@@ -223,7 +223,12 @@ fn guarantees(case: &Case<'_>, holdings: &[Holding<'_>], found: &mut Vec<Violati
     for fate in case.fates.values().filter(|f| !f.job.spec.preemptible) {
         let surplus = match (fate.begin, fate.job.running(), fate.reshaped) {
             (Some(begin), ..) => at_floor(&fate.job.spec, begin.placement).1,
-            (None, Some(running), Some(after)) if fate.halt.is_none() => beyond(after, &running.placement),
+            (None, Some(running), Some(after)) if fate.halt.is_none() => {
+                // A member that only changes its node takes nothing new.
+                let rank = |s: &Seat| (s.role, s.index);
+                let new = |s: &Seat| !running.placement.seats.iter().any(|old| rank(old) == rank(s));
+                after.seats.iter().filter(|s| new(s)).copied().collect()
+            }
             _ => continue,
         };
         take(case, &mut used, &fate.job.spec, &surplus, found);

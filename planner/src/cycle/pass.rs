@@ -72,6 +72,7 @@ impl Cycle<'_> {
         old: &Reservation,
         sooner_than: Time,
         most_domains: Option<u32>,
+        in_preferred: bool,
     ) -> Passed {
         let spec = self.spec(job);
         let lower = self.state().reserved().iter().any(|other| {
@@ -92,6 +93,7 @@ impl Cycle<'_> {
         let may_start = self.quota_allows(job).is_ok();
         let now = self.now();
         let sooner = self.earliest(job, now, most_domains);
+        let sooner = sooner.filter(|(_, p)| !in_preferred || self.in_preferred(&spec, p));
         let Some((start, placement)) = sooner.filter(|(s, _)| *s < sooner_than && (may_start || *s > now)) else {
             for (other, reservation) in &yielding {
                 self.put_in(*other, reservation);

@@ -3,7 +3,7 @@
 
 use super::Cycle;
 use crate::ids::{DomainIdx, JobIdx, NodeIdx};
-use crate::job::Reservation;
+use crate::job::{Job, Phase, Reservation};
 use crate::ledger::{HoldKind, Ledger};
 use crate::plan::Cause;
 use crate::queue::QueueState;
@@ -86,7 +86,17 @@ impl Cycle<'_> {
         if let Some(node) = self.out_of_domain(job, reservation) {
             return Some(Cause::TopologyChanged(name(node)));
         }
-        if leaving { None } else { self.quota_broken(job, reservation, from) }
+        if leaving && self.victims_are_going(job) { None } else { self.quota_broken(job, reservation, from) }
+    }
+
+    /// Whether somebody who makes room for a job is still there, and not over the time to go.
+    fn victims_are_going(&self, taker: JobIdx) -> bool {
+        let in_time = |until: Time| self.now() < until + self.policy.cycle;
+        let goes = |job: &Job| {
+            let leaves = matches!(&job.phase, Phase::Leaving(l) if l.taker == Some(taker) && in_time(l.gone_by));
+            leaves || job.shedding.iter().any(|(_, until)| in_time(*until))
+        };
+        self.state().holding().iter().filter_map(|row| self.state().job(*row)).any(goes)
     }
 
     fn quota_broken(&mut self, job: JobIdx, reservation: &Reservation, from: Time) -> Option<Cause> {
