@@ -83,6 +83,10 @@ fn forgets_its_promises(snapshot: &Snapshot<'_>, policy: &Policy) -> Plan {
 
 fn does_one_thing_at_a_time(snapshot: &Snapshot<'_>, policy: &Policy) -> Plan {
     let mut plan = berth_planner::plan(snapshot, policy);
+    // Half of a clearing would be another fault, of law 6.
+    if plan.actions.iter().any(|a| !matches!(a, Action::Start { .. } | Action::Reserve { .. })) {
+        return plan;
+    }
     let first = plan.actions.first().map(Action::job);
     let reasons = berth_planner::plan(snapshot, policy).pending;
     plan.actions.truncate(1);
