@@ -4,7 +4,7 @@ use super::line::Line;
 use super::serve::Outcome;
 use super::{Cycle, Fate};
 use crate::ids::JobIdx;
-use crate::job::{Placement, Reservation};
+use crate::job::Reservation;
 use crate::plan::Cause;
 use crate::reason::{Code, Reason};
 use crate::state::RankKey;
@@ -110,29 +110,6 @@ impl Cycle<'_> {
         };
         self.resettle(job, yielding);
         passed
-    }
-
-    /// Gives a job whose reservation has been taken out of the ledger its new date. A date that is now is no promise: the
-    /// job starts.
-    pub(super) fn start_or_move(
-        &mut self,
-        job: JobIdx,
-        old: &Reservation,
-        to: Option<(Time, Placement)>,
-        cause: Option<Cause>,
-    ) {
-        match to {
-            Some((start, placement)) if start <= self.now() => {
-                if self.quota_allows(job).is_ok() {
-                    self.start(job, placement);
-                    self.reservations = self.reservations.saturating_sub(1);
-                } else {
-                    let later = self.earliest(job, self.now() + self.policy.cycle, None);
-                    self.move_to(job, old, later, cause, Vec::new());
-                }
-            }
-            to => self.move_to(job, old, to, cause, Vec::new()),
-        }
     }
 
     /// The reservations that a job may displace, in the order of their ranks.

@@ -79,7 +79,7 @@ impl QuotaBook {
             for ((from, to, placement), counts) in held.chain(shed.map(|held| (held, false))) {
                 let mut tally = Tally::new();
                 state.count_seats(&job.spec, placement, &mut tally, 1);
-                book.put(state, job.spec.queue, Held { from, to, tally, job: counts, strict });
+                book.put(state, job.spec.queue, &Held { from, to, tally, job: counts, strict });
             }
         }
         book
@@ -87,22 +87,22 @@ impl QuotaBook {
 
     /// Notes that a queue holds room.
     pub(crate) fn add(&mut self, state: &ClusterState, queue: QueueIdx, from: Time, to: Time, tally: &Tally) {
-        self.put(state, queue, Held { from, to, tally: tally.clone(), job: true, strict: false });
+        self.put(state, queue, &Held { from, to, tally: tally.clone(), job: true, strict: false });
     }
 
     /// Notes what a gang that runs on at a smaller size holds until its surplus is gone.
     pub(crate) fn shed(&mut self, state: &ClusterState, queue: QueueIdx, until: Time, tally: &Tally) {
         let from = Time(i64::MIN);
-        self.put(state, queue, Held { from, to: until, tally: tally.clone(), job: false, strict: false });
+        self.put(state, queue, &Held { from, to: until, tally: tally.clone(), job: false, strict: false });
     }
 
     /// Notes a promise.
     pub(crate) fn promise(&mut self, state: &ClusterState, spec: &JobSpec, from: Time, to: Time, tally: &Tally) {
         let strict = !spec.preemptible;
-        self.put(state, spec.queue, Held { from, to, tally: tally.clone(), job: true, strict });
+        self.put(state, spec.queue, &Held { from, to, tally: tally.clone(), job: true, strict });
     }
 
-    fn put(&mut self, state: &ClusterState, queue: QueueIdx, held: Held) {
+    fn put(&mut self, state: &ClusterState, queue: QueueIdx, held: &Held) {
         if self.pages.is_empty() {
             return;
         }
