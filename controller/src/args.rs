@@ -89,11 +89,15 @@ pub struct Settings {
     pub stage_timeout: Span,
 }
 
+/// Whole seconds; more than a clock counts is for ever.
+fn span(seconds: u64) -> Span {
+    Span::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX).min(i64::MAX / 1_000_000))
+}
+
 impl Args {
     /// Settings that meanings depend on.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        let span = |seconds: u64| Span::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX / 1_000_000));
         Settings {
             node_lost_after: span(self.node_lost_after_seconds),
             accept_timeout: span(self.accept_timeout_seconds),

@@ -150,7 +150,7 @@ fn holding(
     }
     status.placement = Some(placement(world, berth, status.placement.as_ref(), record, fresh));
     let all = &mut status.conditions;
-    let holds = format!("holds {} nodes of Berth {}", berth.spec.node_count(), name_of(berth));
+    let holds = format!("holds {} of Berth {}", counted(berth.spec.node_count(), "node"), name_of(berth));
     set(all, conditions::QUEUED, false, Code::Started, &holds, job, now);
     if all.iter().any(|c| c.type_ == conditions::RESERVED) {
         set(all, conditions::RESERVED, false, Code::Started, &holds, job, now);
@@ -159,17 +159,28 @@ fn holding(
     let once_ready = all.iter().any(|c| c.type_ == conditions::STARTED && c.reason == Code::Running.as_str());
     match started {
         true if seen.is_ready() || (once_ready && !fresh) => {
-            let text = format!("all {pods} pods have been ready");
+            let text = format!("all pods have been ready: {pods}");
             set(all, conditions::STARTED, true, Code::Running, &text, job, now);
         }
         true => {
-            let text = format!("all {pods} pods exist, and their kubelets took them");
+            let text = taken_text(pods);
             set(all, conditions::STARTED, true, Code::Started, &text, job, now);
         }
         false => set(all, conditions::STARTED, false, Code::Starting, "the pods are being made", job, now),
     }
     degraded(job, status, seen, record, now);
     violated(world, job, status, berth, now);
+}
+
+/// "1 node", "2 nodes".
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// That a gang has started, in words.
+#[must_use]
+pub fn taken_text(pods: usize) -> String {
+    format!("all pods exist, and their kubelets took them: {pods}")
 }
 
 fn name_of(berth: &Berth) -> &str {
@@ -295,7 +306,7 @@ fn waiting(
     if let Some(berth) = reserved {
         let start = berth.spec.start.and_then(|t| seconds(translate::time::time(t)));
         let start = start.map_or_else(|| "a time not known".to_owned(), |t| t.whole_seconds().to_string());
-        let message = format!("{} nodes from {start}", berth.spec.node_count());
+        let message = format!("{} from {start}", counted(berth.spec.node_count(), "node"));
         set(&mut status.conditions, conditions::RESERVED, true, Code::Reserved, &message, job, now);
     } else if status.conditions.iter().any(|c| c.type_ == conditions::RESERVED) {
         set(&mut status.conditions, conditions::RESERVED, false, code, "no promise stands", job, now);

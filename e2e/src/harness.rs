@@ -110,17 +110,23 @@ impl World {
         controller.ready(READY).await
     }
 
-    /// A controller that lost its Lease on a busy machine ends, and a kubelet would start it again.
-    ///
-    /// # Errors
-    /// If it does not come back.
-    pub async fn revive(&self) -> Result<()> {
-        let mut controller = self.controller.lock().await;
-        if controller.revive()? {
-            eprintln!("        the controller had ended by itself; it is started again");
-            controller.ready(READY).await?;
-        }
-        Ok(())
+    /// Starts the controller again whenever it ends by itself, as a kubelet would: it does when a busy machine costs it
+    /// its Lease. Ends when dropped.
+    #[must_use]
+    pub fn keep_controller(self: &Arc<Self>) -> Keeper {
+        let world = Arc::downgrade(self);
+        Keeper(tokio::spawn(async move {
+            while let Some(world) = world.upgrade() {
+                let ended = world.controller.lock().await.ended();
+                // Whoever kills it on purpose holds the lock until it is up again.
+                ended.await;
+                match world.controller.lock().await.revive() {
+                    Ok(true) => eprintln!("        the controller had ended by itself; it is started again"),
+                    Ok(false) => {}
+                    Err(error) => return eprintln!("{error:#}"),
+                }
+            }
+        }))
     }
 
     /// What the components logged last about `word`.
@@ -133,6 +139,15 @@ impl World {
             all += &format!("--- its warnings\n{}\n", process::tail(log, "WARN", 15));
         }
         all
+    }
+}
+
+/// Keeps the controller running until dropped.
+pub struct Keeper(tokio::task::JoinHandle<()>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -150,6 +165,8 @@ fn component(plane: &Plane, name: &'static str, health: u16, ports: &[(&str, u16
         ("BERTH_NODE_LOST_AFTER", "2"),
         ("BERTH_ACCEPT_TIMEOUT", "60"),
         ("BERTH_STAGE_TIMEOUT", "60"),
+        ("BERTH_WEBHOOK_LOOK_SECONDS", "1"),
+        ("BERTH_RESIZE_INTERVAL", "5s"),
         ("NO_COLOR", "1"),
     ];
     let settings = env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));

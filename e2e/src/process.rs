@@ -3,12 +3,14 @@
 use crate::plane::root;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 /// A port nobody uses at this moment.
 ///
@@ -29,8 +31,7 @@ pub fn build() -> Result<()> {
     if std::env::var_os(BINARIES).is_some() {
         return Ok(());
     }
-    // The same command as in hack/test, so that it finds everything built.
-    let packages = ["--workspace", "--bins"];
+    let packages = ["-p", "berth-controller", "-p", "berth-webhook", "--bins"];
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo).current_dir(root()).args(["build", "-q"]).args(packages).status()?;
     if !status.success() {
@@ -64,6 +65,8 @@ struct Running {
     child: Child,
     /// Closed when we end, which ends the reaper's wait, which ends the child.
     _reaper: Option<ChildStdin>,
+    /// How many lines it has logged; closed when it ends.
+    logged: watch::Receiver<usize>,
 }
 
 impl Component {
@@ -86,14 +89,18 @@ impl Component {
     pub fn start(&mut self) -> Result<()> {
         let log: File = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let binary = binaries()?.join(self.name);
+        let (said, voice) = std::io::pipe()?;
         let mut command = Command::new(&binary);
         command.envs(self.env.iter().cloned());
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.stdin(Stdio::null()).stdout(voice.try_clone()?).stderr(voice);
         let child = command.spawn().with_context(|| format!("{} does not start", binary.display()))?;
+        // The command holds our ends of the pipe: with them gone, the pipe ends when the child does.
+        drop(command);
         let script = format!("read -r _; kill -9 {} 2>/dev/null", child.id());
         let mut reaper = Command::new("sh");
         reaper.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.running = Some(Running { child, _reaper: reaper.spawn()?.stdin });
+        let logged = keep_log(said, log);
+        self.running = Some(Running { child, _reaper: reaper.spawn()?.stdin, logged });
         Ok(())
     }
 
@@ -102,6 +109,16 @@ impl Component {
         if let Some(mut running) = self.running.take() {
             let _ = running.child.kill();
             let _ = running.child.wait();
+        }
+    }
+
+    /// Waits until the process that runs now has ended, however it ends; none runs: at once.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        let logged = self.running.as_ref().map(|r| r.logged.clone());
+        async move {
+            if let Some(mut logged) = logged {
+                while logged.changed().await.is_ok() {}
+            }
         }
     }
 
@@ -120,27 +137,51 @@ impl Component {
         Ok(ended)
     }
 
-    /// Waits until `/readyz` says so.
+    /// Waits until `/readyz` says so: asked anew whenever the process has said something, since it logs what it gets.
     ///
     /// # Errors
     /// If the process ends or is not ready in time; the end of its log is in the message.
     pub async fn ready(&mut self, limit: Duration) -> Result<()> {
-        let deadline = Instant::now() + limit;
+        let (name, health) = (self.name, self.health);
+        let Some(running) = self.running.as_mut() else { bail!("{name} was not started") };
         let mut answer = String::new();
-        while Instant::now() < deadline {
-            let Some(running) = self.running.as_mut() else { bail!("{} was not started", self.name) };
-            if let Some(status) = running.child.try_wait()? {
-                bail!("{} ended, {status}:\n{}", self.name, tail(&self.log, "", 40));
+        let asking = async {
+            loop {
+                running.logged.borrow_and_update();
+                answer = get(health, "/readyz").await.unwrap_or_else(|e| e.to_string());
+                if answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200") {
+                    return true;
+                }
+                if running.logged.changed().await.is_err() {
+                    return false;
+                }
             }
-            answer = get(self.health, "/readyz").await.unwrap_or_else(|e| e.to_string());
-            if answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200") {
-                return Ok(());
+        };
+        match tokio::time::timeout(limit, asking).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let status = running.child.wait()?;
+                bail!("{name} ended, {status}:\n{}", tail(&self.log, "", 40))
             }
-            // Between two looks at another process there is nothing to wait for but time.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            Err(_) => bail!("{name} is not ready after {limit:?}: {answer}\n{}", tail(&self.log, "", 40)),
         }
-        bail!("{} is not ready after {limit:?}: {answer}\n{}", self.name, tail(&self.log, "", 40))
     }
+}
+
+/// Copies what a process says into its log, line by line; the count of lines so far, closed at its end.
+fn keep_log(said: impl Read + Send + 'static, mut log: File) -> watch::Receiver<usize> {
+    let (count, logged) = watch::channel(0);
+    std::thread::spawn(move || {
+        let mut said = BufReader::new(said);
+        let mut line = Vec::new();
+        while said.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            // A full disk must not stop the process that logs.
+            let _ = log.write_all(&line);
+            line.clear();
+            count.send_modify(|lines| *lines += 1);
+        }
+    });
+    logged
 }
 
 impl Drop for Component {

@@ -1,6 +1,7 @@
 //! Runs stories: most side by side in one world, those that disturb others one after another, after them.
 //!
 //! `cargo test -p berth-e2e --test stories -- WORD` runs those whose name contains a word.
+#![allow(clippy::print_stdout)] // it is a test runner
 
 use crate::harness::World;
 use anyhow::{Result, anyhow};
@@ -42,7 +43,7 @@ macro_rules! stories {
 pub fn main(binary: &str, stories: Vec<Told>) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|a| a == "--list") {
-        stories.iter().for_each(|s| eprintln!("{}: test", s.name));
+        stories.iter().for_each(|s| println!("{}: test", s.name));
         return ExitCode::SUCCESS;
     }
     let words: Vec<&String> = args.iter().filter(|a| !a.starts_with('-')).collect();
@@ -66,7 +67,8 @@ pub fn main(binary: &str, stories: Vec<Told>) -> ExitCode {
 async fn tell(binary: &str, stories: &[Told]) -> Result<()> {
     let began = Instant::now();
     let world = Arc::new(World::up(binary).await?);
-    eprintln!("the world is up after {:.1} s; {} stories", began.elapsed().as_secs_f64(), stories.len());
+    println!("\nrunning {} tests (the world is up after {:.1} s)", stories.len(), began.elapsed().as_secs_f64());
+    let _keeper = world.keep_controller();
     let mut failed = Vec::new();
     let mut together =
         stream::iter(stories.iter().filter(|s| !s.alone).map(|s| one(&world, s))).buffer_unordered(AT_ONCE);
@@ -76,10 +78,12 @@ async fn tell(binary: &str, stories: &[Told]) -> Result<()> {
     for story in stories.iter().filter(|s| s.alone) {
         failed.extend(one(&world, story).await);
     }
-    eprintln!(
-        "{} of {} stories hold, {:.0} s in all",
+    // In the words of cargo's own runner, so that whoever counts tests counts stories too.
+    let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {} passed; {} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
         stories.len() - failed.len(),
-        stories.len(),
+        failed.len(),
         began.elapsed().as_secs_f64()
     );
     if failed.is_empty() { Ok(()) } else { Err(anyhow!("failed: {}", failed.join(", "))) }
@@ -87,9 +91,6 @@ async fn tell(binary: &str, stories: &[Told]) -> Result<()> {
 
 /// One story to its end; its name if it failed.
 async fn one(world: &Arc<World>, story: &Told) -> Option<&'static str> {
-    if let Err(error) = world.revive().await {
-        eprintln!("{error:#}");
-    }
     let began = Instant::now();
     // An assertion's panic is a failure of this story alone.
     let run = AssertUnwindSafe((story.run)(world.clone())).catch_unwind();
@@ -101,13 +102,13 @@ async fn one(world: &Arc<World>, story: &Told) -> Option<&'static str> {
     let seconds = began.elapsed().as_secs_f64();
     match outcome {
         Ok(()) => {
-            eprintln!("ok      {seconds:6.1} s  {}", story.name);
+            println!("test {} ... ok <{seconds:.1}s>", story.name);
             None
         }
         Err(error) => {
             let word = story.name.rsplit("::").next().unwrap_or_default().replace('_', "-");
             let word: String = word.chars().take(40).collect();
-            eprintln!("FAILED  {seconds:6.1} s  {}\n{error:#}\n{}", story.name, world.logs(&word).await);
+            println!("test {} ... FAILED <{seconds:.1}s>\n{error:#}\n{}", story.name, world.logs(&word).await);
             Some(story.name)
         }
     }

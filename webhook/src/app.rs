@@ -17,8 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often certificates and configurations are looked at: far below the overlap of two CAs.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How often while something is missing or went wrong.
 const RETRY_EVERY: Duration = Duration::from_secs(2);
 /// How long requests under way may take when we are told to stop.
@@ -104,8 +102,10 @@ async fn keep(
     loop {
         let pause = match freshen(&client, &args, &reach, &mut served, &tls).await {
             Ok(true) => {
-                injected.store(true, Ordering::Relaxed);
-                LOOK_EVERY
+                if !injected.swap(true, Ordering::Relaxed) {
+                    tracing::info!("the webhook configurations name us, and trust what we serve");
+                }
+                args.look_every()
             }
             Ok(false) => RETRY_EVERY,
             Err(error) => {

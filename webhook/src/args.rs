@@ -3,6 +3,7 @@
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How logs look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,10 +48,21 @@ pub struct Args {
     /// Make the webhook configurations where they do not exist yet, instead of waiting for them.
     #[arg(long, env = "BERTH_WEBHOOK_CREATE_CONFIGURATION")]
     pub create_configuration: bool,
+    /// How often certificates and configurations are looked at, in seconds: far below the hour that two CAs overlap.
+    #[arg(long, env = "BERTH_WEBHOOK_LOOK_SECONDS", default_value_t = 60)]
+    pub look_seconds: u64,
     /// How logs look.
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,
     /// Which logs are written, as tracing's filters say it.
     #[arg(long, env = "BERTH_LOG", default_value = "info")]
     pub log: String,
+}
+
+impl Args {
+    /// How often certificates and configurations are looked at.
+    #[must_use]
+    pub fn look_every(&self) -> Duration {
+        Duration::from_secs(self.look_seconds.max(1))
+    }
 }

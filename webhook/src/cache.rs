@@ -54,7 +54,9 @@ impl Cache {
 
     /// Notes that a kind was listed.
     pub fn note_listed(&self, kind: &'static str) {
-        self.listed.write().unwrap_or_else(PoisonError::into_inner).insert(kind);
+        if self.listed.write().unwrap_or_else(PoisonError::into_inner).insert(kind) {
+            tracing::info!(kind, "listed");
+        }
     }
 
     /// Starts all watchers; they run until the set is dropped.

@@ -97,6 +97,11 @@ impl Engine {
             let Ok(code) = reason.parse::<Code>() else { continue };
             let message = next.conditions.iter().find(|c| c.type_ == kind).map_or("", |c| c.message.as_str());
             let warning = kind == kinds::DEGRADED || kind == kinds::TOPOLOGY_VIOLATED;
+            // A gang that was ready when it was first seen has started all the same.
+            if code == Code::Running && kind == kinds::STARTED && before.is_none() {
+                let pods = look(&self.world, key, job, self.clock.now()).map_or(0, |seen| seen.seats.len());
+                self.note_job(key, false, Code::Started, &status::taken_text(pods));
+            }
             self.note_job(key, warning, code, message);
             if kind == kinds::STARTED
                 && before.is_none()

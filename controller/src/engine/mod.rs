@@ -72,6 +72,8 @@ pub struct Engine {
     /// Operations under way.
     flying: usize,
     questions: Questions,
+    /// Every kind has been listed, and people were told.
+    complete: bool,
 }
 
 impl Engine {
@@ -111,6 +113,7 @@ impl Engine {
             unreadable_told: BTreeMap::new(),
             flying: 0,
             questions: Questions::new(args.what_if_ms),
+            complete: false,
         }
     }
 
@@ -135,6 +138,9 @@ impl Engine {
             self.pulse.owner_turned();
             // 3. Act on a picture that is complete.
             if self.pulse.is_synced() {
+                if !std::mem::replace(&mut self.complete, true) {
+                    tracing::info!("every kind is listed: planning begins");
+                }
                 self.turn();
             }
         }

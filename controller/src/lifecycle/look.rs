@@ -2,7 +2,7 @@
 
 use crate::commit::{is_terminal, owner_uid};
 use crate::state::World;
-use crate::state::world::seat_of;
+use crate::state::seat_of;
 use crds::v1alpha1::{BerthState, TrainingJob};
 use crds::{Berth, names::conditions};
 use k8s_openapi::api::core::v1::Pod;
@@ -181,10 +181,12 @@ impl Look {
         self.seats.iter().all(|s| s.fate != Fate::Missing)
     }
 
-    /// Whether every pod was taken by its kubelet.
+    /// Whether every pod was taken by its kubelet, however it fared then.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
-        self.seats.iter().all(|s| matches!(s.fate, Fate::Alive { accepted: true, .. } | Fate::Succeeded))
+        let taken =
+            |fate: &Fate| matches!(fate, Fate::Alive { accepted: true, .. } | Fate::Succeeded | Fate::Failed(_));
+        self.seats.iter().all(|s| taken(&s.fate))
     }
 
     /// Whether every pod is ready.

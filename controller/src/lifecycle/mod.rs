@@ -1,11 +1,15 @@
 //! The life of one job: from its objects alone, what is to be done next. Pure but for reading the picture; every answer
 //! is the same whoever asks and however often, so that a crash anywhere changes nothing.
 
+mod failing;
 mod keys;
+mod leaving;
+mod limits;
 mod look;
 mod pods;
 mod step;
 
+pub use leaving::stop_for;
 pub use look::{Fate, Look, SeatLook, has_started, look};
 pub use pods::{Making, attempt_for, attempts, making};
-pub use step::{Step, Verdict, grace_seconds, next, restart_backoff, stop_for};
+pub use step::{Step, Verdict, grace_seconds, next, restart_backoff};

@@ -2,7 +2,7 @@
 
 use crate::commit::Companion;
 use crate::state::World;
-use crate::state::world::seat_of;
+use crate::state::seat_of;
 use crds::Berth;
 use crds::v1alpha1::TrainingJob;
 use k8s_openapi::api::core::v1::Pod;

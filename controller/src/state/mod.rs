@@ -3,10 +3,13 @@
 
 pub mod assumed;
 pub mod index;
+mod jobs;
+mod nodes;
 pub mod record;
 pub mod world;
 
 pub use index::Index;
+pub use nodes::seat_of;
 pub use record::{Flight, FlightKind, Record};
 pub use world::World;
 

@@ -39,7 +39,7 @@ pub struct TrainingJobStatus {
     /// `estimatedStart` for a column; a leading ~ marks an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eta: Option<String>,
-    /// Failures of the user's own code so far.
+    /// Restarts of the gang, or of one of its pods, after failures of the user's own code; at most `failurePolicy.maxRestarts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<i32>,
     /// Stops that were not the job's fault: preemption, lost nodes, draining.

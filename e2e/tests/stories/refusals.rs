@@ -5,6 +5,9 @@ use anyhow::{Context, Result, ensure};
 use berth_e2e::runner::Told;
 use berth_e2e::story::refused;
 use berth_e2e::{Shape, Story, World};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::runtime::watcher;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -21,6 +24,7 @@ pub(crate) fn all() -> Vec<Told> {
         queues_that_contradict_each_other_are_refused,
         topologies_that_contradict_each_other_are_refused,
         what_only_has_to_wait_is_accepted_with_a_warning,
+        certificates_are_rotated_while_reviews_go_on,
     ]
 }
 
@@ -317,4 +321,60 @@ async fn what_only_has_to_wait_is_accepted_with_a_warning(world: Arc<World>) -> 
     story.submit("{name: train, topology: {required: rack}, roles: [{replicas: 2}]}").await?;
     story.job_until("train", "waiting", |j| j.status.as_ref().is_some_and(|s| s.pending.is_some())).await?;
     story.never_had_pods("train")
+}
+
+/// How many CAs the API server is told to trust, and whether this one is among them.
+fn trusted(configuration: &ValidatingWebhookConfiguration, ca: &str) -> (usize, bool) {
+    let ours = configuration.webhooks.iter().flatten().find(|w| w.name == "validate.berth.dev");
+    let bundle = ours.and_then(|w| w.client_config.ca_bundle.clone()).map(|b| b.0).unwrap_or_default();
+    let bundle = String::from_utf8_lossy(&bundle).into_owned();
+    (bundle.matches("BEGIN CERTIFICATE").count(), !ca.is_empty() && bundle.contains(ca))
+}
+
+async fn certificates_are_rotated_while_reviews_go_on(world: Arc<World>) -> Result<()> {
+    let story = Story::begin(&world, "certificates_are_rotated", Shape::new(1, 1, 1)).await?;
+    let secrets: kube::Api<Secret> = kube::Api::namespaced(world.client.clone(), crds::names::NAMESPACE);
+    let configurations: kube::Api<ValidatingWebhookConfiguration> = kube::Api::all(world.client.clone());
+    let text = |secret: &Secret, key: &str| {
+        let data = secret.data.as_ref().and_then(|d| d.get(key)).map(|b| b.0.clone()).unwrap_or_default();
+        String::from_utf8_lossy(&data).into_owned()
+    };
+    let name = crds::names::WEBHOOK_SECRET;
+    let first = text(&secrets.get(name).await?, "ca.crt");
+    let now = k8s_openapi::jiff::Timestamp::now();
+    let hours = |n| k8s_openapi::jiff::SignedDuration::from_hours(n);
+    let soon = now.checked_add(hours(24 * 30))?.to_string();
+    let long_ago = now.checked_sub(hours(2))?.to_string();
+    // The Secret is made older than it is. Each step: what it says, and what must be trusted after.
+    let steps = [
+        ("ca.ends", &soon, "a successor is trusted beside the old CA", 2),
+        ("other-ca.since", &long_ago, "the successor signs, the old CA is trusted still", 2),
+        ("other-ca.since", &long_ago, "the old CA is trusted no more", 1),
+    ];
+    for (row, (key, value, what, count)) in steps.into_iter().enumerate() {
+        let older = kube::api::Patch::Merge(json!({"stringData": {key: value}}));
+        secrets.patch(name, &kube::api::PatchParams::default(), &older).await?;
+        let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let there = |all: &berth_e2e::wait::Objects<Secret>| {
+            let Some(secret) = all.get(name) else { return false };
+            let has = |key: &str| secret.data.as_ref().is_some_and(|d| d.contains_key(key));
+            match row {
+                0 => text(secret, "other-ca.successor") == "true",
+                1 => text(secret, "other-ca.successor") == "false" && text(secret, "ca.crt") != first,
+                _ => !has("other-ca.crt"),
+            }
+        };
+        let secret = berth_e2e::wait::until(secrets.clone(), only, what, there).await?;
+        let signer = text(secret.get(name).context("the Secret")?, "ca.crt");
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", crds::names::WEBHOOK_CONFIGURATION));
+        let told = |all: &berth_e2e::wait::Objects<ValidatingWebhookConfiguration>| {
+            all.values().any(|c| trusted(c, signer.trim()) == (count, true))
+        };
+        berth_e2e::wait::until(configurations.clone(), only, what, told).await?;
+        // At every step the server reaches the webhook, and the webhook judges.
+        for _ in 0..5 {
+            story.refused("{name: x, queue: nobody, roles: [{replicas: 1}]}", &["UnknownQueue"]).await.context(what)?;
+        }
+    }
+    Ok(())
 }

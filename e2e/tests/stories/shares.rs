@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::runner::Told;
-use berth_e2e::story::phase_of;
+use berth_e2e::story::{phase_of, racks};
 use berth_e2e::{Shape, Story, World};
 use crds::v1alpha1::{BerthState, Phase};
 use serde_json::json;
@@ -16,6 +16,7 @@ pub(crate) fn all() -> Vec<Told> {
         no_more_jobs_run_than_the_queue_allows,
         a_guarantee_is_taken_back_from_a_borrower,
         higher_priority_takes_the_room_of_lower,
+        a_preemption_clears_exactly_one_rack,
         a_job_that_may_not_be_preempted_needs_guarantee,
         a_namespace_quota_is_seen_before_anything_starts,
         a_reservation_holds_and_short_jobs_fill_the_gap,
@@ -129,6 +130,38 @@ async fn higher_priority_takes_the_room_of_lower(world: Arc<World>) -> Result<()
     ensure!(still.len() == 1, "small is {:?}, large is {:?}", phase_of(&small), phase_of(&large));
     let victim = if phase_of(&small) == Some(Phase::Running) { "large" } else { "small" };
     story.event(victim, "Preempted").await?;
+    Ok(())
+}
+
+async fn a_preemption_clears_exactly_one_rack(world: Arc<World>) -> Result<()> {
+    let story = Story::begin(&world, "a_preemption_clears_one_rack", Shape::new(1, 3, 2)).await?;
+    let class = format!("{}-high", story.name);
+    world
+        .create(&json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class}, "value": 1000}))
+        .await?;
+    // Every node is taken by a job of its own, so that any two nodes could be cleared, of one rack or of two.
+    let jobs: Vec<String> = (0..6).map(|i| format!("low-{i}")).collect();
+    for job in &jobs {
+        story.submit(&format!("{{name: {job}, roles: [{{replicas: 1, stop-delay: 3s}}]}}")).await?;
+    }
+    let mut homes = std::collections::BTreeMap::new();
+    for job in &jobs {
+        story.running(job, "1/1").await?;
+        homes.insert(job.clone(), racks(&story.pods(job).await?));
+    }
+    let urgent =
+        format!("{{name: urgent, priorityClassName: {class}, topology: {{required: rack}}, roles: [{{replicas: 2}}]}}");
+    story.submit(&urgent).await?;
+    // The room is written down as its own before anybody is told to go.
+    let clears = |b: &crds::Berth| b.spec.state == BerthState::Reserved && b.spec.clears.len() == 2;
+    story.berth_until("urgent", "its Berth names whom it clears", clears).await?;
+    story.running("urgent", "2/2").await?;
+    let cleared = racks(&story.pods("urgent").await?);
+    ensure!(cleared.len() == 1, "it is in {cleared:?}");
+    for (job, home) in &homes {
+        let runs = phase_of(&story.job(job).await?) == Some(Phase::Running);
+        ensure!(runs != (*home == cleared), "{job} of {home:?} runs: {runs}; cleared was {cleared:?}");
+    }
     Ok(())
 }
 

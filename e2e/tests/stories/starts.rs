@@ -120,7 +120,8 @@ async fn patience_waits_for_the_preferred_rack_and_ends(world: Arc<World>) -> Re
     story.running("spread", "2/2").await?;
     let rack = "topology: {required: block, preferred: rack, patience: 30m}, roles: [{replicas: 2}]";
     story.submit(&format!("{{name: patient, {rack}}}")).await?;
-    story.job_until("patient", "waiting", |j| j.status.as_ref().is_some_and(|s| s.pending.is_some())).await?;
+    // Two nodes are free now, in two racks: what it waits for is its own wish.
+    story.pending("patient", "WaitingForPatience").await?;
     // Another, of one node, starts meanwhile: the planner has looked at both.
     story.submit("{name: passes, maxRuntime: 1m, roles: [{replicas: 1, runtime: 1s}]}").await?;
     story.phase("passes", Phase::Succeeded).await?;

@@ -50,10 +50,26 @@ impl Cycle<'_> {
         }
         let mut reason = match self.quota_allows_again(job, promised) {
             Err(reason) => reason,
+            Ok(()) if self.is_patience_alone(job, promised) => {
+                let level = self.spec(job).locality.preferred.clone().unwrap_or_else(|| "".into());
+                Reason::of(Code::WaitingForPatience, level)
+            }
             Ok(()) => self.why_no_room(job, false),
         };
         reason.until = Some(promised.start);
         reason
+    }
+
+    /// Whether the job could start now, but for the preferred level that it waits for. Its own promise is set aside to see.
+    fn is_patience_alone(&mut self, job: JobIdx, promised: &Reservation) -> bool {
+        let patient = self.patience(job).is_some_and(|(_, until)| promised.start <= until);
+        if !patient || self.promise(job).as_ref() != Some(promised) {
+            return false;
+        }
+        self.take_out(job, promised);
+        let fits = self.place_now(job, None).is_ok();
+        self.put_in(job, promised);
+        fits
     }
 
     fn quota_allows_again(&mut self, job: JobIdx, promised: &Reservation) -> Result<(), Reason> {
@@ -140,12 +156,17 @@ impl Cycle<'_> {
         }
     }
 
-    /// The first job whose reservation begins before this one would end.
+    /// The first job whose reservation, on a node that this one could have, begins before this one would end.
     fn holder_before_end(&mut self, job: JobIdx) -> Option<std::sync::Arc<str>> {
         let end = self.now() + self.spec(job).window();
+        let demand = self.demand(job);
         let mut holders: Vec<(Time, JobIdx)> = Vec::new();
-        for row in 0..self.state().topology().node_count() {
-            let holds = self.ledger.holds(NodeIdx::of(row));
+        for node in (0..self.state().topology().node_count()).map(NodeIdx::of) {
+            let state = self.state();
+            if !demand.shapes.iter().any(|s| state.shapes.get(*s).eligible.contains(node)) {
+                continue;
+            }
+            let holds = self.ledger.holds(node);
             holders.extend(
                 holds.filter(|h| h.kind == HoldKind::Reserved && h.job != job && h.from < end).map(|h| (h.from, h.job)),
             );
