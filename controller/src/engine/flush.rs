@@ -127,8 +127,9 @@ impl Engine {
         if self.in_writing.contains(&uid) || record.flight.is_some() {
             return;
         }
-        // Until Started every write counts; a Berth's figures can wait.
-        if berth.spec.state == BerthState::Committed && !has_started(job, &berth) {
+        // Until Started every write counts; a Berth's figures can wait. Why its promise moved cannot: it may never start.
+        let tells_moves = !super::moves::untold(&berth).is_empty();
+        if berth.spec.state == BerthState::Committed && !has_started(job, &berth) && !tells_moves {
             return;
         }
         let next = self.berth_status(key, job, &berth, now);
