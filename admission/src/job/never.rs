@@ -180,7 +180,7 @@ fn too_wide(
         None => {
             let pool = &tree.pool(here.pool).name;
             let pool = if pool.is_empty() {
-                "the nodes outside every Topology".to_owned()
+                "the pool of nodes outside every Topology".to_owned()
             } else {
                 format!("Topology \"{pool}\"")
             };

@@ -37,6 +37,20 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
+impl InputError {
+    /// About a whole file.
+    #[must_use]
+    pub fn of_file(file: &str, problem: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            document: 0,
+            object: String::new(),
+            field: String::new(),
+            problem: problem.into(),
+        }
+    }
+}
+
 /// One document of a file.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -53,13 +67,8 @@ impl Document {
     pub fn read_all(file: &str, text: &str) -> Result<Vec<Self>, InputError> {
         // Kubernetes reads YAML 1.2 booleans only in the form true and false: a node may be called y.
         let options = serde_saphyr::options! { strict_booleans: true };
-        let values: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|e| InputError {
-            file: file.to_owned(),
-            document: 0,
-            object: String::new(),
-            field: String::new(),
-            problem: format!("is no readable YAML: {e}"),
-        })?;
+        let values: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
+            .map_err(|e| InputError::of_file(file, format!("is no readable YAML: {e}")))?;
         let numbered = values.into_iter().enumerate().filter(|(_, v)| !v.is_null());
         Ok(numbered.map(|(row, value)| Self { file: file.to_owned(), number: row + 1, value }).collect())
     }

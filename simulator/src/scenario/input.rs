@@ -88,8 +88,10 @@ impl Scenario {
     pub fn read(files: &[(String, String)]) -> Result<Self, InputError> {
         let mut scenario = Self::empty();
         let mut named = false;
+        let mut documents = 0;
         for (file, text) in files {
             for document in Document::read_all(file, text)? {
+                documents += 1;
                 if document.kind() == "Scenario" {
                     if named {
                         return Err(document.error("kind", "a second Scenario; one document of that kind is accepted"));
@@ -98,6 +100,10 @@ impl Scenario {
                 }
                 scenario.take(&document)?;
             }
+        }
+        if documents == 0 {
+            let file = files.iter().map(|(file, _)| file.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(InputError::of_file(&file, format!("holds no document; accepted kinds: {KINDS}")));
         }
         if scenario.name.is_empty() {
             let stem = files.first().map(|(file, _)| std::path::Path::new(file).file_stem());
@@ -131,6 +137,7 @@ impl Scenario {
     }
 
     fn take(&mut self, document: &Document) -> Result<(), InputError> {
+        of_our_group(document)?;
         match document.kind() {
             "Node" => self.add_node(document, document.object()?, ""),
             "Pod" => self.add_pod(document),
@@ -285,6 +292,20 @@ impl Submission {
     }
 }
 
+/// A Queue of somebody else's group is not ours. Manifests without an `apiVersion` are taken at their word.
+fn of_our_group(document: &Document) -> Result<(), InputError> {
+    let expected = match document.kind() {
+        "Scenario" => "sim.berth.dev/v1alpha1",
+        "TrainingJob" | "Queue" | "Topology" => "berth.dev/v1alpha1",
+        _ => return Ok(()),
+    };
+    match document.api_version() {
+        "" => Ok(()),
+        given if given == expected => Ok(()),
+        given => Err(document.error("apiVersion", format!("is {given:?}; {expected} is accepted"))),
+    }
+}
+
 fn put<K: kube::Resource>(
     map: &mut BTreeMap<String, K>,
     document: &Document,
@@ -382,6 +403,11 @@ pub(crate) mod tests {
             mk_error("kind: Deployment\nmetadata: {name: d}\n")
                 .contains("\"Deployment\" is not used here; accepted: Node")
         );
+        assert_eq!(
+            mk_error("apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"),
+            "s.yaml: document 1 (Queue q): apiVersion: is \"scheduling.volcano.sh/v1beta1\"; berth.dev/v1alpha1 is accepted"
+        );
+        assert!(mk_error("# nothing\n").starts_with("s.yaml: holds no document; accepted kinds: Node, Pod"));
         assert!(mk_error("kind: Scenario\nspec:\n  hours: 3\n").contains("unknown field `hours`"));
         assert!(
             mk_error("kind: Scenario\nspec:\n  queues: [{name: q, share: 3}]\n")

@@ -130,7 +130,8 @@ struct Line<'a>(&'a What);
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            What::Rejected { code, message } => write!(f, "rejected, {code}: {message}"),
+            // The message begins with its code, as the webhook's does.
+            What::Rejected { message, .. } => write!(f, "rejected, {message}"),
             What::EditRefused { code, message } => write!(f, "edit refused, {code}: {message}"),
             What::ChangeDeferred { message } => write!(f, "change deferred: {message}"),
             What::Started { incarnation, ranks, level, domain, domains } => {
