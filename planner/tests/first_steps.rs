@@ -1,22 +1,20 @@
 //! The smallest stories of a plan: start, wait with a date, pass without delaying, and nothing more to do.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
-use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role};
+#[path = "support/whole_nodes.rs"]
+mod whole_nodes;
+
+use berth_planner::job::Phase;
 use berth_planner::plan::Action;
 use berth_planner::policy::Policy;
 use berth_planner::queue::Queue;
-use berth_planner::resources::{Amounts, ResourceTable};
-use berth_planner::shape::{NodeSet, Shape};
 use berth_planner::state::{ClusterState, NodeState};
 use berth_planner::topology::{NodePath, PoolSpec};
 use berth_planner::{JobIdx, QueueIdx, Span, Time, plan};
 
 fn cluster(nodes: usize) -> ClusterState {
     let mut state = ClusterState::new();
-    let gpu = state.resources.intern("nvidia.com/gpu");
-    let mut allocatable = Amounts::default();
-    allocatable.set(gpu, 8);
-    allocatable.set(ResourceTable::PODS, 110);
+    let allocatable = whole_nodes::node(&mut state);
     let list = (0..nodes)
         .map(|n| {
             let path = NodePath { pool: 0, path: vec![], name: format!("n{n}").into() };
@@ -29,29 +27,7 @@ fn cluster(nodes: usize) -> ClusterState {
 }
 
 fn submit(state: &mut ClusterState, name: &str, pods: u32, limit_s: i64, at: Time) -> JobIdx {
-    let gpu = state.resources.intern("nvidia.com/gpu");
-    let mut requests = Amounts::default();
-    requests.set(gpu, 8);
-    requests.set(ResourceTable::PODS, 1);
-    let count = state.nodes().len();
-    let shape = state.shapes.intern(Shape { requests, filter: "".into(), eligible: NodeSet::of(count, |_| true) });
-    let spec = JobSpec {
-        key: name.into(),
-        uid: name.into(),
-        user: "u".into(),
-        queue: state.find_queue("default").expect("made above"),
-        priority: 0,
-        preemptible: true,
-        max_runtime: Span::from_secs(limit_s),
-        grace: Span::ZERO,
-        expected_runtime: None,
-        checkpoint_every: None,
-        locality: Locality::default(),
-        communication: Communication::AllReduce,
-        resizable: true,
-        replaces_members: false,
-        roles: vec![Role { name: "worker".into(), shape, replicas: pods, floor: pods, slice: None }],
-    };
+    let spec = whole_nodes::gang(state, "default", name, pods, Span::from_secs(limit_s));
     state.add_job(spec, at, 0, Phase::Waiting(Box::default()))
 }
 

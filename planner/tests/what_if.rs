@@ -1,11 +1,13 @@
 //! Questions outside the cycle: what would start a waiting job, and when jobs beyond the backfill depth may start.
 #![allow(clippy::unwrap_used, clippy::panic)] // the lints are for code outside tests
 
+#[path = "support/whole_nodes.rs"]
+mod whole_nodes;
+
 use berth_planner::counterfactual::{Change, Effect};
-use berth_planner::job::{Communication, JobSpec, Locality, Phase, Role};
+use berth_planner::job::{JobSpec, Phase};
 use berth_planner::policy::Policy;
 use berth_planner::queue::{Backfill, Queue, QuotaKey};
-use berth_planner::resources::{Amounts, ResourceTable};
 use berth_planner::shape::{NodeSet, Shape};
 use berth_planner::state::{ClusterState, NodeState};
 use berth_planner::topology::{Level, NodePath, PoolSpec};
@@ -20,10 +22,7 @@ const NOW: Time = Time::from_secs(1);
 /// Two blocks of two racks of four nodes of eight GPUs, and queues `a` and `b`.
 fn cluster() -> ClusterState {
     let mut state = ClusterState::new();
-    let gpu = state.resources.intern("nvidia.com/gpu");
-    let mut allocatable = Amounts::default();
-    allocatable.set(gpu, 8);
-    allocatable.set(ResourceTable::PODS, 110);
+    let allocatable = whole_nodes::node(&mut state);
     let node = |n: usize| {
         let path = vec![format!("b{}", n / 8).into(), format!("r{}", n / 4).into()];
         let path = NodePath { pool: 0, path, name: format!("n{n:02}").into() };
@@ -36,31 +35,9 @@ fn cluster() -> ClusterState {
     state
 }
 
-/// A job of `pods` whole nodes with a limit in hours.
+/// A job of queue `a` of `pods` whole nodes with a limit in hours.
 fn ask(state: &mut ClusterState, name: &str, pods: u32, hours: i64) -> JobSpec {
-    let gpu = state.resources.intern("nvidia.com/gpu");
-    let mut requests = Amounts::default();
-    requests.set(gpu, 8);
-    requests.set(ResourceTable::PODS, 1);
-    let count = state.nodes().len();
-    let shape = state.shapes.intern(Shape { requests, filter: "".into(), eligible: NodeSet::of(count, |_| true) });
-    JobSpec {
-        key: name.into(),
-        uid: name.into(),
-        user: "u".into(),
-        queue: state.find_queue("a").expect("made above"),
-        priority: 0,
-        preemptible: true,
-        max_runtime: Span::from_secs(hours * HOUR),
-        grace: Span::ZERO,
-        expected_runtime: None,
-        checkpoint_every: None,
-        locality: Locality::default(),
-        communication: Communication::AllReduce,
-        resizable: true,
-        replaces_members: false,
-        roles: vec![Role { name: "worker".into(), shape, replicas: pods, floor: pods, slice: None }],
-    }
+    whole_nodes::gang(state, "a", name, pods, Span::from_secs(hours * HOUR))
 }
 
 fn submit(state: &mut ClusterState, spec: JobSpec) -> JobIdx {

@@ -79,18 +79,23 @@ fn a_job_over_its_namespaces_quota_disturbs_nobody_and_starts_when_the_quota_all
     });
 }
 
+/// One member's pod is deleted; nobody may take its place.
+async fn a_member_is_lost_and_the_gang_goes(world: &World) {
+    world.pass(2).await;
+    let pod = world.see(|s| s.list("Pod", TEAM).next().map(|(key, _)| key.clone())).expect("a pod");
+    world.delete(&pod);
+    world.settle(10).await;
+    assert_eq!(world.see(|s| live_pods(s, "j")), 0, "{}", world.ledger().story());
+    is_fine(world);
+}
+
 #[test]
 fn a_gang_whose_replacement_is_refused_is_gone_and_nobody_tries_without_end() {
     run(async {
         let world = with_a_gang("failurePolicy: {onPodFailure: ReplacePod},").await;
         world.create(&quota("2"));
         world.api.shared().with(|server, _| server.count_pods(TEAM, 3));
-        world.pass(2).await;
-        let pod = world.see(|s| s.list("Pod", TEAM).next().map(|(key, _)| key.clone())).expect("a pod");
-        world.delete(&pod);
-        world.settle(10).await;
-        assert_eq!(world.see(|s| live_pods(s, "j")), 0, "{}", world.ledger().story());
-        is_fine(&world);
+        a_member_is_lost_and_the_gang_goes(&world).await;
     });
 }
 
@@ -100,12 +105,7 @@ fn a_gang_that_may_not_be_repaired_is_gone() {
         let world = with_a_gang("").await;
         let queue = Key { kind: "Queue", namespace: String::new(), name: "main".into() };
         world.patch(&queue, &json!({"spec": {"limit": {"nvidia.com/gpu": "8"}}}));
-        world.pass(2).await;
-        let pod = world.see(|s| s.list("Pod", TEAM).next().map(|(key, _)| key.clone())).expect("a pod");
-        world.delete(&pod);
-        world.settle(10).await;
-        assert_eq!(world.see(|s| live_pods(s, "j")), 0, "{}", world.ledger().story());
-        is_fine(&world);
+        a_member_is_lost_and_the_gang_goes(&world).await;
     });
 }
 
