@@ -56,5 +56,7 @@ pub(crate) fn note(name: &str, value: u64) {
     let of = |key: &str| all.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let violations = of("point_violations") + of("seed_violations");
     all.insert("violations".to_owned(), violations.into());
+    // In a fresh clone whose builds go elsewhere there is no such folder yet.
+    std::fs::create_dir_all(target()).expect("the checkout can be written");
     std::fs::write(&path, serde_json::to_string_pretty(&all).expect("figures")).expect("target can be written");
 }
