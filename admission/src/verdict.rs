@@ -34,6 +34,8 @@ pub enum Missing {
     Namespace(String),
     /// A level: some Topology that has it may have come.
     Level(String),
+    /// Room: nodes or Topologies that would give it may have come.
+    Room,
 }
 
 /// The answer to one request.

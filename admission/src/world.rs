@@ -56,7 +56,7 @@ pub(crate) fn levels(job: &TrainingJob) -> BTreeSet<String> {
 }
 
 /// The picture of the cluster.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct World {
     own_namespace: String,
     queues: BTreeMap<String, Arc<Queue>>,
@@ -132,6 +132,13 @@ impl World {
         if self.nodes.remove(name).is_some() {
             self.capacity = OnceLock::new();
         }
+    }
+
+    /// Replaces all nodes and Topologies by what was read in one go.
+    pub fn replace_capacity(&mut self, nodes: Vec<Node>, topologies: Vec<Topology>) {
+        self.nodes = nodes.into_iter().map(|n| (translate::key_of(&n), Arc::new(n))).collect();
+        self.topologies = topologies.into_iter().map(|t| (translate::key_of(&t), Arc::new(t))).collect();
+        self.capacity = OnceLock::new();
     }
 
     /// Adds or replaces a priority class.

@@ -25,13 +25,19 @@ const KINDS: [&str; 6] = ["Namespace", "Node", "PriorityClass", "Queue", "Topolo
 pub struct Cache {
     world: Arc<RwLock<World>>,
     listed: Arc<RwLock<BTreeSet<&'static str>>>,
+    /// Held while everything that makes room is read: refusals in a flood must not become lists in a flood.
+    pub(crate) reading_room: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Cache {
     /// An empty cache.
     #[must_use]
     pub fn new(own_namespace: &str) -> Self {
-        Self { world: Arc::new(RwLock::new(World::new(own_namespace))), listed: Arc::default() }
+        Self {
+            world: Arc::new(RwLock::new(World::new(own_namespace))),
+            listed: Arc::default(),
+            reading_room: Arc::default(),
+        }
     }
 
     /// The world, to look at. Never held over an await.
@@ -43,6 +49,12 @@ impl Cache {
     /// The world, to change.
     pub fn write(&self) -> RwLockWriteGuard<'_, World> {
         self.world.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A picture of its own, for one answer: what is read into it neither races with the watches nor outlives it.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self { world: Arc::new(RwLock::new(self.read().clone())), ..self.clone() }
     }
 
     /// Kinds that have not been listed yet.
@@ -154,13 +166,18 @@ async fn run<K: Known>(cache: Cache, client: Client) {
     }
 }
 
+/// Without what no rule reads.
+pub fn pruned<K: Known>(mut object: K) -> K {
+    object.managed_fields_mut().clear();
+    object.prune();
+    object
+}
+
 fn apply<K: Known>(cache: &Cache, object: DeserializeGuard<K>, known: &mut BTreeSet<String>) {
     let key = key_of(&object);
     match object.0 {
-        Ok(mut object) => {
-            object.managed_fields_mut().clear();
-            object.prune();
-            object.set(&mut cache.write());
+        Ok(object) => {
+            pruned(object).set(&mut cache.write());
             known.insert(key);
         }
         Err(error) => {

@@ -4,33 +4,41 @@ use crate::cache::{Cache, Known};
 use admission::Missing;
 use admission::surroundings::{ClaimFacts, Surroundings, claims_of};
 use crds::v1alpha1::{Queue, Topology, TrainingJob};
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Service};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, ListParams};
+use kube::core::DeserializeGuard;
 use kube::{Client, Resource};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
 /// Longer than a healthy API server takes, and well below its patience with us.
 const READ_LIMIT: Duration = Duration::from_secs(2);
+/// The same for every node of a large cluster.
+const NODES_LIMIT: Duration = Duration::from_secs(4);
 
-/// Reads what is missing into the cache. True if something was found.
+/// Reads what is missing into the cache of one answer. True if something was found.
 ///
 /// # Errors
 /// If the API server does not answer in time: then nobody knows whether the object exists.
 pub async fn look(client: &Client, cache: &Cache, missing: &[Missing]) -> kube::Result<bool> {
     let mut found = false;
+    // Two refusals for want of room are one question.
+    let missing: BTreeSet<&Missing> = missing.iter().collect();
     for each in missing {
+        let limit = if *each == Missing::Room { NODES_LIMIT } else { READ_LIMIT };
         let read = async {
             match each {
                 Missing::Queue(name) => get::<Queue>(client, cache, name).await,
                 Missing::PriorityClass(name) => get::<PriorityClass>(client, cache, name).await,
                 Missing::Namespace(name) => get::<Namespace>(client, cache, name).await,
                 Missing::Level(level) => topologies(client, cache, level).await,
+                Missing::Room => room(client, cache).await,
             }
         };
-        found |= tokio::time::timeout(READ_LIMIT, read).await.map_err(|_| late())??;
+        found |= tokio::time::timeout(limit, read).await.map_err(|_| late())??;
     }
     Ok(found)
 }
@@ -58,6 +66,23 @@ async fn topologies(client: &Client, cache: &Cache, level: &str) -> kube::Result
         topology.set(&mut cache.write());
     }
     Ok(found)
+}
+
+/// Everything that makes room. A watch may be behind by many nodes right after they came: on a busy API server, or when
+/// a cluster is built and used in one go.
+async fn room(client: &Client, cache: &Cache) -> kube::Result<bool> {
+    let _turn = cache.reading_room.lock().await;
+    let nodes = readable::<Node>(client).await?;
+    let topologies = readable::<Topology>(client).await?;
+    cache.write().replace_capacity(nodes, topologies);
+    Ok(true)
+}
+
+/// All objects of a kind that can be read, pruned as a watch would.
+async fn readable<K: Known>(client: &Client) -> kube::Result<Vec<K>> {
+    let all = Api::<DeserializeGuard<K>>::all(client.clone()).list(&ListParams::default()).await?;
+    let each = all.items.into_iter().filter_map(|object| object.0.ok());
+    Ok(each.map(crate::cache::pruned).collect())
 }
 
 /// What stands under the names that a new job uses. Nothing, if the API server does not answer in time: the controller

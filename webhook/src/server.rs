@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::{live, review};
-use admission::{Verdict, surroundings};
+use admission::{Missing, Verdict, surroundings};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -13,6 +13,7 @@ use kube::Client;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionReview};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -119,23 +120,29 @@ async fn verdict(shared: &Shared, request: Arc<AdmissionRequest<DynamicObject>>)
     Ok(verdict)
 }
 
-/// What was looked for in vain is read live before anybody is refused for it.
+/// What was looked for in vain is read live before anybody is refused for it: once each, since what is found may ask for
+/// more.
 async fn by_rules(shared: &Shared, request: Arc<AdmissionRequest<DynamicObject>>) -> Result<Verdict, String> {
-    let first = judge(shared, request.clone()).await?;
-    if first.missing.is_empty() {
-        return Ok(first);
-    }
-    match live::look(&shared.client, &shared.cache, &first.missing).await {
-        Ok(true) => judge(shared, request).await,
-        Ok(false) => Ok(first),
-        Err(error) => Err(format!("what the object names could not be looked up ({error})")),
+    let mut verdict = judge(&shared.cache, request.clone()).await?;
+    let (fresh, mut looked) = (shared.cache.copy(), BTreeSet::new());
+    loop {
+        let missing: Vec<Missing> = verdict.missing.iter().filter(|m| !looked.contains(*m)).cloned().collect();
+        if missing.is_empty() {
+            return Ok(verdict);
+        }
+        match live::look(&shared.client, &fresh, &missing).await {
+            Ok(true) => verdict = judge(&fresh, request.clone()).await?,
+            Ok(false) => return Ok(verdict),
+            Err(error) => return Err(format!("what the object names could not be looked up ({error})")),
+        }
+        looked.extend(missing);
     }
 }
 
 /// Judges beside the async threads: the question whether a gang could ever fit is work. A rule that panics is an answer
 /// too.
-async fn judge(shared: &Shared, request: Arc<AdmissionRequest<DynamicObject>>) -> Result<Verdict, String> {
-    let cache = shared.cache.clone();
+async fn judge(cache: &Cache, request: Arc<AdmissionRequest<DynamicObject>>) -> Result<Verdict, String> {
+    let cache = cache.clone();
     let task = tokio::task::spawn_blocking(move || review::judge(&request, &cache));
     task.await.map_err(|error| {
         tracing::error!(%error, "a rule failed");

@@ -196,6 +196,49 @@ async fn a_queue_that_the_cache_has_not_seen_is_read_live_before_anybody_is_refu
 }
 
 #[tokio::test]
+async fn nodes_that_the_cache_has_not_seen_are_read_live_before_a_gang_is_refused_for_want_of_room() -> Result<()> {
+    let (address, shared, mut api) = start_ready().await?;
+    shared.cache.write().set_node(serde_json::from_value(mk_node("n1"))?);
+    let server = tokio::spawn(async move {
+        let lists = [mk_list("Node", &["n1", "n2"]), mk_list("Topology", &[]), Value::Null];
+        let later = [mk_list("Node", &["n1"]), mk_list("Topology", &[])];
+        for body in lists.into_iter().chain(later) {
+            let (_, answer) = api.next_request().await.expect("is asked");
+            // Nothing stands under the name of the job's Service.
+            let code = if body.is_null() { 404 } else { 200 };
+            let status =
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+            let body = if body.is_null() { status } else { body };
+            answer.send_response(
+                Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).expect("valid"),
+            );
+        }
+    });
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "x",
+        "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}});
+    let two = mk_job(&json!({"roles": [{"name": "w", "replicas": 2, "template": template}]}));
+    let fits = ask(address, "/validate", &review("TrainingJob", "alice", &two)).await?;
+    assert_eq!(fits["allowed"], json!(true), "{fits}");
+    let never = ask(address, "/validate", &review("TrainingJob", "alice", &two)).await?;
+    assert_eq!((&never["allowed"], &never["status"]["reason"]), (&json!(false), &json!("FloorExceedsPool")), "{never}");
+    assert_eq!(shared.cache.read().nodes().count(), 1, "what is read for one answer does not outlive it");
+    server.await?;
+    Ok(())
+}
+
+fn mk_node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": "1", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+fn mk_list(kind: &str, names: &[&str]) -> Value {
+    let version = if kind == "Node" { "v1" } else { "berth.dev/v1alpha1" };
+    let items: Vec<Value> = names.iter().map(|name| mk_node(name)).collect();
+    json!({"apiVersion": version, "kind": format!("{kind}List"), "metadata": {"resourceVersion": "9"}, "items": items})
+}
+
+#[tokio::test]
 async fn a_job_is_filled_in_with_who_made_it() -> Result<()> {
     let (address, _, _api) = start_ready().await?;
     let answer = ask(address, "/mutate", &review("TrainingJob", "alice", &mk_job(&json!({})))).await?;

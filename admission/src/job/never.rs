@@ -6,7 +6,7 @@
 use super::JobChange;
 use super::floor::floor_text;
 use crate::capacity::Capacity;
-use crate::verdict::{Verdict, quoted};
+use crate::verdict::{Missing, Verdict, quoted};
 use crate::world::World;
 use crds::Code;
 use crds::names::conditions;
@@ -64,7 +64,10 @@ fn slices(job: &TrainingJob, question: &Question, world: &World, verdict: &mut V
         let field = format!("spec.roles[{row}].slice.size");
         match may_still_come(job, world) {
             Some(reason) => verdict.warn(format!("{field} is {}: {fault}; accepted, since {reason}", slice.size)),
-            None => verdict.refuse(Code::FloorExceedsEveryDomain, field, slice.size, &fault),
+            None => {
+                verdict.refuse(Code::FloorExceedsEveryDomain, field, slice.size, &fault);
+                verdict.miss(Missing::Room);
+            }
         }
     }
     verdict.rejections.len() > before
@@ -153,7 +156,10 @@ fn refuse(job: &TrainingJob, question: &Question, never: &Never, world: &World, 
     };
     match may_still_come(job, world) {
         Some(reason) => verdict.warn(format!("{field} is {value}: {fault}; accepted, since {reason}")),
-        None => verdict.refuse(code, field, value, &fault),
+        None => {
+            verdict.refuse(code, field, value, &fault);
+            verdict.miss(Missing::Room);
+        }
     }
 }
 
