@@ -14,7 +14,7 @@ pub(crate) use now_room::NowRoom;
 pub(crate) use profile::Profile;
 pub(crate) use space_room::SpaceRoom;
 
-use crate::ids::{JobIdx, NodeIdx, ShapeIdx};
+use crate::ids::{DomainIdx, JobIdx, NodeIdx, ShapeIdx};
 use crate::job::{JobSpec, Placement};
 use crate::state::{ClusterState, Snapshot};
 use crate::time::{Span, Time};
@@ -186,7 +186,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Upper bound of the pods of a shape that a domain holds now, whatever is reserved.
-    pub(crate) fn at_most(&mut self, domain: crate::ids::DomainIdx, shape: ShapeIdx) -> u64 {
+    pub(crate) fn at_most(&mut self, domain: DomainIdx, shape: ShapeIdx) -> u64 {
         self.scratch.table(self.snapshot.state, shape);
         self.scratch.table_ref(shape).domain[domain.row()]
     }
@@ -197,15 +197,45 @@ impl<'a> Ledger<'a> {
         self.scratch.table_ref(shape).node[node.row()]
     }
 
-    /// Room of one domain during any window.
+    /// Room of some nodes (in row order) during any window; every other node has none.
     pub(crate) fn space_room(
         &mut self,
-        domain: crate::ids::DomainIdx,
+        nodes: Vec<NodeIdx>,
         shapes: &[ShapeIdx],
         from: Time,
         to: Time,
     ) -> SpaceRoom<'a> {
-        SpaceRoom::open(self, domain, shapes, from, to)
+        SpaceRoom::open(self, nodes, shapes, from, to)
+    }
+
+    /// Nodes of a domain, in row order, that may have room for a pod of some of these shapes at a moment not later than
+    /// `until`. No other node has.
+    pub(crate) fn open_by(&mut self, domain: DomainIdx, shapes: &[ShapeIdx], until: Time) -> Vec<NodeIdx> {
+        let range = self.state().topology().domain(domain).nodes.clone();
+        let mut open: Vec<NodeIdx> = Vec::new();
+        for (nth, &shape) in shapes.iter().enumerate() {
+            let (snapshot, cycle) = (self.snapshot, self.cycle);
+            let table = self.scratch.openings(snapshot, cycle, shape);
+            let rows = &table[range.start as usize..range.end as usize];
+            let hits = rows.iter().zip(range.clone()).filter(|(at, _)| **at <= until && !at.is_never());
+            open.extend(hits.map(|(_, row)| NodeIdx(row)));
+            if nth > 0 {
+                open.sort_unstable();
+                open.dedup();
+            }
+        }
+        open
+    }
+
+    /// A moment by which about `nodes` nodes of some domains have opened for pods of a shape; never if fewer ever do.
+    pub(crate) fn opened(&mut self, domains: &[DomainIdx], shape: ShapeIdx, nodes: usize) -> Time {
+        let state = self.state();
+        let (snapshot, cycle) = (self.snapshot, self.cycle);
+        let table = self.scratch.openings(snapshot, cycle, shape);
+        let ranges = domains.iter().map(|domain| state.topology().domain(*domain).nodes.clone());
+        let mut times: Vec<Time> =
+            ranges.flat_map(|r| table[r.start as usize..r.end as usize].iter().copied()).collect();
+        if times.len() <= nodes { Time::NEVER } else { *times.select_nth_unstable(nodes).1 }
     }
 
     /// Fewest domains of the wanted level that a job of this class could have on the empty cluster (1 if it never fits).

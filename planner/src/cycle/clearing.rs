@@ -64,7 +64,8 @@ impl Cycle<'_> {
             }
         }
         let start = self.now() + self.longest_grace(prey, &steps);
-        let mut room = self.ledger.space_room(domain, &demand.shapes, start, start + spec.window());
+        let mut room =
+            self.ledger.space_room(range.map(NodeIdx).collect(), &demand.shapes, start, start + spec.window());
         let limit = self.policy.search_limit;
         let ask = Ask {
             spec: &spec,

@@ -224,7 +224,7 @@ impl<'a> Cycle<'a> {
             return Outcome::Blocked(self.why_promised(job, old));
         }
         let (now, goal) = (self.now(), patience.map(|p| p.0));
-        let sooner = self.earliest(job, now, goal).filter(|(start, _)| now < *start && *start < old.start);
+        let sooner = self.earliest_before(job, now, old.start, goal).filter(|(start, _)| now < *start);
         let sooner = sooner.filter(|(_, p)| !held_to || self.in_preferred(&spec, p));
         match self.pass_lower_promised(job, old, sooner.as_ref().map_or(old.start, |s| s.0), goal, held_to) {
             Passed::Started => return Outcome::Started,

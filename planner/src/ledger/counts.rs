@@ -18,11 +18,23 @@ pub(crate) struct CountTable {
     read: usize,
 }
 
+/// When a node has room for the first pod of one shape, now or later. A lower bound: time that passes can only make it
+/// later, so it may rule nodes out and never a moment in.
+#[derive(Debug, Default)]
+struct OpeningTable {
+    at: Vec<Time>,
+    /// Position in the log of booked nodes up to which it is true.
+    read: usize,
+}
+
 /// The scratch tables of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// Nodes whose free row changed, in order.
     log: Vec<NodeIdx>,
+    /// Nodes whose room at some time changed, in order.
+    booking_log: Vec<NodeIdx>,
+    openings: Vec<Option<OpeningTable>>,
     /// Nodes whose state changed outside plans since the last sync.
     pending: Vec<NodeIdx>,
     /// All tables are void.
@@ -31,7 +43,8 @@ pub(crate) struct Scratch {
     free: Vec<i64>,
     tables: Vec<Option<CountTable>>,
     profiles: Vec<Option<Profile>>,
-    wholly_free: Vec<Cell<Option<Time>>>,
+    /// When a node is wholly free, and the moment from which on that is to be asked anew.
+    wholly_free: Vec<Cell<Option<(Time, Time)>>>,
     pub(super) deltas: Vec<Option<Box<Delta>>>,
     /// Nodes with a hold that starts later than now, or with a window of the admin.
     pub(crate) booked: BTreeSet<u32>,
@@ -72,6 +85,10 @@ impl Scratch {
         for node in pending {
             self.refresh(node, state);
         }
+        if self.booking_log.len() > 4 * nodes + 1024 {
+            self.booking_log.clear();
+            self.openings.clear();
+        }
         if self.log.len() > 4 * nodes + 1024 {
             self.log.clear();
             for table in &mut self.tables {
@@ -91,6 +108,7 @@ impl Scratch {
             self.refresh(NodeIdx::of(row), state);
         }
         self.log.clear();
+        self.booking_log.clear();
     }
 
     fn refresh(&mut self, node: NodeIdx, state: &ClusterState) {
@@ -112,6 +130,7 @@ impl Scratch {
     /// A plan's change of a node: counts and profiles of it are void.
     pub(super) fn note(&mut self, node: NodeIdx, _state: &ClusterState) {
         self.log.push(node);
+        self.booking_log.push(node);
         self.profiles[node.row()] = None;
         self.wholly_free[node.row()].set(None);
     }
@@ -122,6 +141,7 @@ impl Scratch {
             self.log.push(node);
             self.wholly_free[node.row()].set(None);
         }
+        self.booking_log.push(node);
         if let Some(mut profile) = self.profiles[node.row()].take()
             && profile.still_true_at(snapshot.now)
             && profile.change(snapshot, cycle, node, hold, sign)
@@ -230,6 +250,35 @@ impl Scratch {
         table
     }
 
+    /// When each node first has room for a pod of a shape: by row, a lower bound; never if it has none at all.
+    pub(super) fn openings(&mut self, snapshot: Snapshot<'_>, cycle: Span, shape: ShapeIdx) -> &[Time] {
+        if self.openings.len() <= shape.row() {
+            self.openings.resize_with(shape.row() + 1, || None);
+        }
+        let nodes = snapshot.state.topology().node_count();
+        let mut table = self.openings[shape.row()].take().unwrap_or_default();
+        let fresh: Vec<NodeIdx> = if table.at.len() == nodes {
+            let mut touched = self.booking_log[table.read..].to_vec();
+            touched.sort_unstable();
+            touched.dedup();
+            touched
+        } else {
+            table.at = vec![Time::NEVER; nodes];
+            (0..nodes).map(NodeIdx::of).collect()
+        };
+        for node in fresh {
+            let shape = snapshot.state.shapes.get(shape);
+            let first = if shape.eligible.contains(node) {
+                self.profile(snapshot, cycle, node).first_slot(&shape.requests, Span::ZERO, snapshot.now)
+            } else {
+                None
+            };
+            table.at[node.row()] = first.unwrap_or(Time::NEVER);
+        }
+        table.read = self.booking_log.len();
+        &self.openings[shape.row()].insert(table).at
+    }
+
     /// Capacity of one node over time.
     pub(super) fn profile(&mut self, snapshot: Snapshot<'_>, cycle: Span, node: NodeIdx) -> &Profile {
         let stale = self.profiles[node.row()].as_ref().is_none_or(|p| !p.still_true_at(snapshot.now));
@@ -243,9 +292,12 @@ impl Scratch {
 
     /// When a node is predicted to be wholly free of what runs on it now.
     pub(super) fn wholly_free_at(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> Time {
-        if let Some(known) = self.wholly_free[node.row()].get() {
+        if let Some((known, until)) = self.wholly_free[node.row()].get()
+            && snapshot.now < until
+        {
             return known;
         }
+        let mut until = Time::NEVER;
         let state = snapshot.state;
         let foreign_device = state
             .node(node)
@@ -255,13 +307,20 @@ impl Scratch {
         let at = if foreign_device {
             Time::NEVER
         } else {
-            effective_holds(state, self, node)
-                .filter(|h| h.from <= snapshot.now)
-                .map(|h| if h.predicted > snapshot.now { h.predicted } else { h.to })
-                .max()
-                .unwrap_or(Time(i64::MIN))
+            let mut last = Time(i64::MIN);
+            for hold in effective_holds(state, self, node) {
+                if hold.from > snapshot.now {
+                    until = until.min(hold.from);
+                } else if hold.predicted > snapshot.now {
+                    until = until.min(hold.predicted);
+                    last = last.max(hold.predicted);
+                } else {
+                    last = last.max(hold.to);
+                }
+            }
+            last
         };
-        self.wholly_free[node.row()].set(Some(at));
+        self.wholly_free[node.row()].set(Some((at, until)));
         at
     }
 }

@@ -1,4 +1,4 @@
-//! Room of one domain during any window, built node by node; can be widened by taking victims off it.
+//! Room of some nodes during any window, built node by node; can be widened by taking victims off it.
 
 use super::Ledger;
 use crate::ids::{DomainIdx, NodeIdx, ShapeIdx};
@@ -8,32 +8,37 @@ use crate::state::Snapshot;
 use crate::time::Time;
 use crate::topology::Topology;
 
-/// Room of one domain's nodes; every other node has none.
+/// Room of some nodes; every other node has none.
 pub(crate) struct SpaceRoom<'a> {
     snapshot: Snapshot<'a>,
     from: Time,
-    first: u32,
+    /// In row order.
+    nodes: Vec<NodeIdx>,
     stride: usize,
     shapes: Vec<ShapeIdx>,
     free: Vec<i64>,
     pods: Vec<Vec<u32>>,
     frees_at: Vec<Time>,
     promised: Vec<bool>,
-    /// Running sums of `pods` over the nodes of the domain, one more entry than nodes.
+    /// Running sums of `pods` over the nodes, one more entry than nodes.
     sums: Vec<Vec<u64>>,
 }
 
 impl<'a> SpaceRoom<'a> {
-    pub(super) fn open(ledger: &mut Ledger<'a>, domain: DomainIdx, shapes: &[ShapeIdx], from: Time, to: Time) -> Self {
+    pub(super) fn open(
+        ledger: &mut Ledger<'a>,
+        nodes: Vec<NodeIdx>,
+        shapes: &[ShapeIdx],
+        from: Time,
+        to: Time,
+    ) -> Self {
         let snapshot = ledger.snapshot;
         let state = snapshot.state;
-        let nodes = state.topology().domain(domain).nodes.clone();
-        let stride = state.resources.len();
-        let count = (nodes.end - nodes.start) as usize;
+        let (stride, count) = (state.resources.len(), nodes.len());
         let mut room = Self {
             snapshot,
             from,
-            first: nodes.start,
+            nodes,
             stride,
             shapes: shapes.to_vec(),
             free: Vec::with_capacity(count * stride),
@@ -42,8 +47,7 @@ impl<'a> SpaceRoom<'a> {
             promised: Vec::with_capacity(count),
             sums: Vec::new(),
         };
-        for row in nodes {
-            let node = NodeIdx(row);
+        for node in room.nodes.clone() {
             let profile = ledger.profile(node);
             let free = profile.least(from, to);
             room.promised.push(profile.drops().any(|d| d > from && d < to));
@@ -74,7 +78,7 @@ impl<'a> SpaceRoom<'a> {
             .collect();
     }
 
-    /// Replaces what is free on some nodes (those outside the domain are passed over).
+    /// Replaces what is free on some nodes (others than its own are passed over).
     pub(crate) fn set_free(&mut self, nodes: &[(NodeIdx, Vec<i64>)]) {
         for (node, free) in nodes {
             let Some(at) = self.offset(*node) else { continue };
@@ -87,8 +91,7 @@ impl<'a> SpaceRoom<'a> {
     }
 
     fn offset(&self, node: NodeIdx) -> Option<usize> {
-        let at = node.0.checked_sub(self.first)? as usize;
-        (at < self.frees_at.len()).then_some(at)
+        self.nodes.binary_search(&node).ok()
     }
 
     fn column(&self, shape: ShapeIdx) -> usize {
@@ -123,10 +126,9 @@ impl Room for SpaceRoom<'_> {
 
     fn pods_in(&self, domain: DomainIdx, shape: ShapeIdx) -> u64 {
         let nodes = &self.topology().domain(domain).nodes;
-        let (first, last) = (self.first, self.first + u32::try_from(self.frees_at.len()).expect("rows fit 32 bits"));
-        let (from, to) = (nodes.start.clamp(first, last), nodes.end.clamp(first, last));
+        let before = |row: u32| self.nodes.partition_point(|n| n.0 < row);
         let sums = &self.sums[self.column(shape)];
-        sums[(to - first) as usize] - sums[(from - first) as usize]
+        sums[before(nodes.end)] - sums[before(nodes.start)]
     }
 
     fn wholly_free_at(&self, node: NodeIdx) -> Time {

@@ -9,17 +9,6 @@ use std::time::Duration;
 /// Cycles that a mean is taken over.
 const ROUNDS: usize = 200;
 
-/// Adds every row of the table of speeds.
-pub(crate) fn measure(_: &Traces, figures: &mut Figures) -> Result<()> {
-    decisions(figures);
-    throughput(figures);
-    many_pods(figures);
-    many_domains(figures);
-    preemption(figures);
-    curve(figures);
-    memory(figures)
-}
-
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
@@ -53,7 +42,7 @@ fn turnover(world: &mut World, gang: Gang, rounds: usize) -> Vec<Duration> {
     times
 }
 
-fn decisions(figures: &mut Figures) {
+pub(crate) fn decisions(_: &Traces, figures: &mut Figures) -> Result<()> {
     let peers = [(1_000, "kube-scheduler 3.7 ms, without topology"), (2_000, "5.0 ms"), (3_000, "5.7 ms")];
     for (gangs, peer) in peers {
         eprintln!("decisions, {gangs} gangs …");
@@ -75,9 +64,10 @@ fn decisions(figures: &mut Figures) {
         let name = format!("5,000 full nodes, {gangs} gangs of 3 waiting, one ends: mean of a cycle with its decision");
         figures.lower(name, mean, "ms", 0.5, format!("{peer}; longest cycle here {longest:.2} ms"));
     }
+    Ok(())
 }
 
-fn throughput(figures: &mut Figures) {
+pub(crate) fn throughput(_: &Traces, figures: &mut Figures) -> Result<()> {
     let rows = [
         (
             750,
@@ -105,6 +95,7 @@ fn throughput(figures: &mut Figures) {
         let rate = pods / cycled.planning.as_secs_f64();
         figures.higher(format!("5,000 nodes, {name}: pods placed a second"), rate, "pods/s", 50_000.0, peer);
     }
+    Ok(())
 }
 
 /// 4,000 nodes with 35 pods each.
@@ -117,7 +108,7 @@ fn crowded() -> World {
     world
 }
 
-fn many_pods(figures: &mut Figures) {
+pub(crate) fn many_pods(_: &Traces, figures: &mut Figures) -> Result<()> {
     eprintln!("4,000 nodes, 140,000 pods …");
     let mut world = crowded();
     let running = number(world.running().len());
@@ -127,6 +118,7 @@ fn many_pods(figures: &mut Figures) {
     let whole: Vec<Duration> = (0..20).map(|_| all_of(&turn(&mut world))).collect();
     let name = "the same with the checker and the state's update: mean of a cycle";
     figures.lower(name, mean_and_max(&whole).0, "ms", 100.0, "");
+    Ok(())
 }
 
 fn turn(world: &mut World) -> Cycled {
@@ -140,7 +132,7 @@ fn all_of(cycled: &Cycled) -> Duration {
     cycled.planning + cycled.checking + cycled.applying
 }
 
-fn many_domains(figures: &mut Figures) {
+pub(crate) fn many_domains(_: &Traces, figures: &mut Figures) -> Result<()> {
     eprintln!("6,000 nodes, 9,600 domains …");
     let mut world = World::new(6_000, 8, &[("zone", 600), ("block", 3_000), ("host", 6_000)]);
     world.submit(Gang::of(1, 8));
@@ -153,9 +145,10 @@ fn many_domains(figures: &mut Figures) {
     let (mean, longest) = mean_and_max(&times);
     let peer = format!("Volcano 330 s, then a few s; longest here {longest:.2} ms");
     figures.lower("6,000 nodes, 9,600 domains, one new gang: mean of a cycle", mean, "ms", 20.0, peer);
+    Ok(())
 }
 
-fn preemption(figures: &mut Figures) {
+pub(crate) fn preemption(_: &Traces, figures: &mut Figures) -> Result<()> {
     eprintln!("2,000 nodes, 700 preemption candidates …");
     let mut world = World::new(2_000, 8, &[("block", 25), ("rack", 125)]);
     for row in 0..700u32 {
@@ -189,10 +182,11 @@ fn preemption(figures: &mut Figures) {
     let (mean, longest) = mean_and_max(&times);
     let peer = format!("Kueue 40,000 ms; mean here {mean:.2} ms");
     figures.lower("2,000 full nodes, 700 candidates to preempt: longest decision", longest, "ms", 200.0, peer);
+    Ok(())
 }
 
 /// One small change on clusters of growing size.
-fn curve(figures: &mut Figures) {
+pub(crate) fn curve(_: &Traces, figures: &mut Figures) -> Result<()> {
     let mut means = Vec::new();
     for nodes in [500usize, 1_000, 5_000, 10_000, 50_000] {
         eprintln!("curve, {nodes} nodes …");
@@ -221,10 +215,11 @@ fn curve(figures: &mut Figures) {
         100.0,
         "100 would be in proportion",
     );
+    Ok(())
 }
 
 /// Resident memory of a process that holds 5,000 nodes and 150,000 pods and has planned them.
-fn memory(figures: &mut Figures) -> Result<()> {
+pub(crate) fn memory(_: &Traces, figures: &mut Figures) -> Result<()> {
     eprintln!("memory …");
     let this = std::env::current_exe()?;
     let out = std::process::Command::new(this).arg("memory").output()?;

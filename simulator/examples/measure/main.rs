@@ -35,7 +35,16 @@ const QUALITY: [Part; 5] = [
     ("openb", openb::measure),
 ];
 
-const SPEED: [Part; 2] = [("replays", replays::measure), ("cycles", cycles::measure)];
+const SPEED: [Part; 8] = [
+    ("replays", replays::measure),
+    ("decisions", cycles::decisions),
+    ("throughput", cycles::throughput),
+    ("many-pods", cycles::many_pods),
+    ("many-domains", cycles::many_domains),
+    ("preemption", cycles::preemption),
+    ("curve", cycles::curve),
+    ("memory", cycles::memory),
+];
 
 /// The lists stand in `target` of the repository, wherever Cargo builds.
 fn list(name: &str) -> PathBuf {
