@@ -79,10 +79,9 @@ impl Cycle<'_> {
         let shape = demand.shapes.first()?;
         let mut nodes = demand.sizes.iter().fold(NODES_AT_FIRST, |sum, size| sum.saturating_add(*size as usize));
         loop {
-            let mut until = self.ledger.opened(&demand.candidates, *shape, nodes);
-            if demand.shapes.len() > 1 || until.is_never() {
-                until = Time::NEVER;
-            }
+            // Before a known date hardly any do.
+            let all_at_once = demand.shapes.len() > 1 || !before.is_never();
+            let until = if all_at_once { Time::NEVER } else { self.ledger.opened(&demand.candidates, *shape, nodes) };
             let last = until.min(Time(before.0.saturating_sub(1)));
             match self.earliest_until(spec, demand, (from, last), most_domains) {
                 Searched::Found(at, found) => return Some((at, found)),

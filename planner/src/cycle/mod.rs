@@ -154,10 +154,15 @@ impl<'a> Cycle<'a> {
 
     /// The reservation of a waiting job as this plan has it.
     fn promise(&self, job: JobIdx) -> Option<Reservation> {
+        self.promised(job).cloned()
+    }
+
+    /// The same, to look at.
+    fn promised(&self, job: JobIdx) -> Option<&Reservation> {
         match self.fates.get(&job) {
-            Some(Fate::Promised(reservation)) => reservation.clone(),
+            Some(Fate::Promised(reservation)) => reservation.as_ref(),
             Some(_) => None,
-            None => self.job(job).waiting().and_then(|w| w.reservation.clone()),
+            None => self.job(job).waiting().and_then(|w| w.reservation.as_ref()),
         }
     }
 

@@ -19,7 +19,7 @@ impl Cycle<'_> {
             self.wake_at(until);
         }
         if self.policy.explain {
-            let start = start.or_else(|| self.promise(job).map(|r| r.start));
+            let start = start.or_else(|| self.promised(job).map(|r| r.start));
             self.plan.pending.push(Pending { job, position, reason, start });
         }
     }

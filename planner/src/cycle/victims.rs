@@ -74,6 +74,11 @@ impl Cycle<'_> {
 
     /// The cheapest sufficient set of victims for a job, if there is one and waiting is not better.
     pub(super) fn choose_victims(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Cleared> {
+        // What a shorter job could not get, a longer one cannot either.
+        let (key, window) = (self.preyless_key(job), self.job(job).spec.window());
+        if self.preyless.get(&key).is_some_and(|shortest| window >= *shortest) {
+            return None;
+        }
         // Room that is being cleared is as good as held by whom it is cleared for.
         let coming = self.coming_beside(job);
         coming.iter().for_each(|(queue, tally)| self.shares.grow(*queue, tally));
@@ -82,12 +87,19 @@ impl Cycle<'_> {
         choice
     }
 
+    fn preyless_key(&self, job: JobIdx) -> (QueueIdx, u32, i64, bool) {
+        let there = self.job(job);
+        (there.spec.queue, there.class, there.spec.priority, self.has_private_start(job))
+    }
+
     /// What other jobs will hold once the room that is being cleared for them is free, by queue.
     fn coming_beside(&self, job: JobIdx) -> Vec<(QueueIdx, Tally)> {
         let promised = self.fates.iter().filter(|(_, f)| matches!(f, Fate::Promised(Some(_)))).map(|(row, _)| *row);
-        let rows: BTreeSet<JobIdx> = self.state().reserved().iter().copied().chain(promised).collect();
-        let clearing = rows.into_iter().filter(|row| *row != job).filter_map(|row| {
-            let reservation = self.promise(row).filter(|r| r.clearing)?;
+        let is_clearing = |row: &JobIdx| *row != job && self.promised(*row).is_some_and(|r| r.clearing);
+        let standing = self.state().reserved().iter().copied();
+        let rows: BTreeSet<JobIdx> = standing.chain(promised).filter(is_clearing).collect();
+        let clearing = rows.into_iter().filter_map(|row| {
+            let reservation = self.promised(row)?;
             let spec = self.spec(row);
             Some((spec.queue, self.tally(&spec, &reservation.placement)))
         });
@@ -95,13 +107,7 @@ impl Cycle<'_> {
     }
 
     fn choose_among(&mut self, job: JobIdx, promised: Option<&Reservation>) -> Option<Cleared> {
-        let there = self.job(job);
-        let (class, window) = (there.class, there.spec.window());
-        let key = (there.spec.queue, class, there.spec.priority, self.has_private_start(job));
-        // What a shorter job could not get, a longer one cannot either.
-        if self.preyless.get(&key).is_some_and(|shortest| window >= *shortest) {
-            return None;
-        }
+        let (key, window) = (self.preyless_key(job), self.job(job).spec.window());
         let prey = self.prey_of(job);
         if prey.is_empty() {
             self.preyless.insert(key, window);

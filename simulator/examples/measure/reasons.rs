@@ -1,12 +1,7 @@
 //! Why a figure misses its mark and what was tried: shown in the table beside it, and only while it misses.
 
-/// What makes a full cluster's cycle dear.
-const FORWARD: &str = "an early end pulls up to 100 standing promises forward, each anew over all nodes";
-
 /// Part of a figure's name, and what is to be said.
-const WHY: [(&str, &str); 10] = [
-    ("one ends: mean of a cycle", FORWARD),
-    ("curve:", FORWARD),
+const WHY: [(&str, &str); 8] = [
     (
         "SJF + EASY",
         "the reference forgets the head's date when a shorter job arrives; a promise of ours stands, and a shorter job may \
