@@ -25,6 +25,15 @@ impl Cycle<'_> {
         true
     }
 
+    /// Claims are made anew by everybody who is looked at again.
+    pub(super) fn forget_claims(&mut self) {
+        for Claim { job, domain, .. } in std::mem::take(&mut self.plan.claims) {
+            let nodes = self.state().topology().domain(domain).node_range();
+            let seats = nodes.map(|node| Seat { role: 0, index: 0, node }).collect();
+            self.ledger.release(job, &Placement { seats }, HoldKind::Reserved);
+        }
+    }
+
     /// The candidate in which jobs without a limit hold least of what the job wants, and in which it can come true.
     fn claimed_domain(&mut self, spec: &JobSpec, demand: &Demand) -> Option<DomainIdx> {
         let state = self.state();

@@ -182,8 +182,8 @@ impl Cycle<'_> {
         let (before, after) = (self.tally(&spec, &seats(from)), self.tally(&spec, &seats(to)));
         // A job that goes whole leaves its queue's count of running jobs too.
         match (from, to) {
-            (_, Level::Gone) => self.shares.take(spec.queue, &before),
-            (Level::Gone, _) => self.shares.give(spec.queue, &after),
+            (_, Level::Gone) => self.shares.leave(spec.queue, &before),
+            (Level::Gone, _) => self.shares.stay(spec.queue, &after),
             _ => {
                 self.shares.shrink(spec.queue, &before);
                 self.shares.grow(spec.queue, &after);

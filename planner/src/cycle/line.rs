@@ -1,6 +1,6 @@
 //! The waiting jobs of one leaf queue, in the order in which a cycle considers them.
 
-use super::Cycle;
+use super::{Cycle, Fate};
 use crate::ids::{JobIdx, QueueIdx};
 use crate::queue::{Backfill, Order};
 use crate::state::{ClusterState, RankKey};
@@ -62,14 +62,24 @@ impl<'a> Line<'a> {
 }
 
 impl<'a> Cycle<'a> {
+    /// The next job of a line that does not start in this plan.
     pub(super) fn next_of(&mut self, line: &mut Line<'a>) -> Option<JobIdx> {
+        loop {
+            let job = self.take_next(line)?;
+            if !matches!(self.fates.get(&job), Some(Fate::Started { .. })) {
+                return Some(job);
+            }
+        }
+    }
+
+    fn take_next(&mut self, line: &mut Line<'a>) -> Option<JobIdx> {
         let queue = line.queue;
         match &mut line.jobs {
             Jobs::Ranked(jobs) => {
                 let key = jobs.next()?;
                 if !self.policy.explain && self.only_starts(queue, line.blocked) {
                     line.jobs = self.startable(queue, key);
-                    return self.next_of(line);
+                    return self.take_next(line);
                 }
                 Some(key.5)
             }

@@ -23,7 +23,7 @@ use crate::job::{Job, JobSpec, Placement, Reservation};
 use crate::ledger::{HoldKind, Ledger};
 use crate::plan::{Action, Cause, Plan, StopCause};
 use crate::policy::Policy;
-use crate::queue::QuotaKey;
+use crate::queue::{Order, QuotaKey};
 use crate::reason::Reason;
 use crate::share::{Shares, Users};
 use crate::state::{ClusterState, Snapshot, Tally};
@@ -53,7 +53,9 @@ pub fn plan(snapshot: &Snapshot<'_>, policy: &Policy) -> Plan {
     cycle.serve();
     // 6. Surplus, one slice a round, last.
     cycle.grow();
-    // 7. When to look again though nothing happens.
+    // 7. Once more where what was done changes what those before it may have: so would the next plan.
+    cycle.go_on();
+    // 8. When to look again though nothing happens.
     cycle.close()
 }
 
@@ -93,7 +95,16 @@ pub(crate) struct Cycle<'a> {
     /// How much deeper than their backfill depth queues are planned: on paper only.
     beyond: u32,
     wake: Time,
+    /// Whether room is free that no promise counted on. Not any more once all promises were looked at.
+    freed: bool,
+    /// Decisions so far.
+    decisions: u32,
+    /// Something was done by which jobs looked at before it may get more than they got.
+    unsettled: bool,
 }
+
+/// Times that a plan goes on over all waiting jobs; each needs a decision in the one before it.
+const MOST_ROUNDS: usize = 8;
 
 /// What a class of jobs takes at its floor.
 #[derive(Debug)]
@@ -109,12 +120,15 @@ struct Demand {
 
 impl<'a> Cycle<'a> {
     fn open(snapshot: Snapshot<'a>, policy: &'a Policy) -> Self {
+        let (mut shares, mut users) = (Shares::new(snapshot, policy), Users::new(snapshot, policy));
+        shares.count_this_instant();
+        users.count_this_instant();
         Self {
             snapshot,
             policy,
             ledger: Ledger::open(snapshot, policy.cycle),
-            shares: Shares::new(snapshot, policy),
-            users: Users::new(snapshot, policy),
+            shares,
+            users,
             quota: QuotaBook::open(snapshot, policy),
             plan: Plan::default(),
             fates: BTreeMap::new(),
@@ -126,6 +140,9 @@ impl<'a> Cycle<'a> {
             reservations: u32::try_from(snapshot.state.reserved().len()).unwrap_or(u32::MAX),
             beyond: 0,
             wake: Time::NEVER,
+            freed: snapshot.state.freed(),
+            decisions: 0,
+            unsettled: false,
         }
     }
 
@@ -234,6 +251,7 @@ impl<'a> Cycle<'a> {
         self.users.give(spec.queue, &spec.user, &tally);
         self.quota.add(self.state(), spec.queue, Time(i64::MIN), ends, &tally);
         self.wake_at(ends);
+        self.decided(self.state().queue(spec.queue).order == Order::Fair || !self.plan.claims.is_empty());
         let row = self.plan.actions.len();
         self.plan.actions.push(Action::Start { job, placement: placement.clone(), ends, guaranteed, quality });
         self.fates.insert(job, Fate::Started { row, placement, ends });
@@ -267,6 +285,7 @@ impl<'a> Cycle<'a> {
         self.put_in(job, &reservation);
         self.wake_at(start);
         self.reservations += 1;
+        self.decided(false);
         self.plan.actions.push(Action::Reserve { job, start, end, placement, clears });
         self.fates.insert(job, Fate::Promised(Some(reservation)));
     }
@@ -296,6 +315,7 @@ impl<'a> Cycle<'a> {
             }
             None => self.reservations = self.reservations.saturating_sub(1),
         }
+        self.decided(cause.is_some());
         self.plan.actions.push(Action::Move { job, from: old.start, to, cause, clears });
         self.fates.insert(job, Fate::Promised(reservation));
     }
@@ -310,7 +330,7 @@ impl<'a> Cycle<'a> {
         let window = (Time(i64::MIN), gone_by);
         self.ledger.hold(job, &spec, &placement, HoldKind::Leaving, window, gone_by);
         let tally = self.tally(&spec, &placement);
-        self.shares.take(spec.queue, &tally);
+        self.shares.leave(spec.queue, &tally);
         self.users.take(spec.queue, &spec.user, &tally, false);
         let held_until = self.held_until(job);
         self.quota.remove(self.state(), spec.queue, Time(i64::MIN), held_until, &tally);
@@ -318,6 +338,7 @@ impl<'a> Cycle<'a> {
         let gone = Ledger::assumed_end(gone_by, self.now(), self.policy.cycle);
         self.quota.add(self.state(), spec.queue, Time(i64::MIN), gone, &tally);
         self.wake_at(gone_by);
+        self.decided(true);
         self.plan.actions.push(Action::Stop { job, cause, by });
         self.fates.insert(job, Fate::Stopping);
     }
@@ -341,9 +362,11 @@ impl<'a> Cycle<'a> {
         }
         self.shares.shrink(spec.queue, &before);
         self.shares.grow(spec.queue, &after);
+        self.users.resize(spec.queue, &spec.user, &before, &after);
         let held_until = self.held_until(job);
         self.quota.remove(self.state(), spec.queue, Time(i64::MIN), held_until, &before);
         self.quota.add(self.state(), spec.queue, Time(i64::MIN), held_until, &after);
+        self.decided(true);
         let best = self.domains_at_best(job);
         match self.fates.get_mut(&job) {
             Some(Fate::Started { row, placement: there, .. }) => {
@@ -367,6 +390,33 @@ impl<'a> Cycle<'a> {
                 self.fates.insert(job, Fate::Resized { row: Some(row), placement });
             }
         }
+    }
+
+    /// Step 7 of the cycle: as long as decisions were made that those looked at before may gain by (victims went, turns
+    /// changed, room that a claim held was given), everybody is looked at again.
+    fn go_on(&mut self) {
+        for _ in 0..MOST_ROUNDS {
+            if !std::mem::take(&mut self.unsettled) {
+                return;
+            }
+            let before = self.decisions;
+            self.forget_claims();
+            self.preyless.clear();
+            self.no_room.clear();
+            self.plan.pending.clear();
+            self.freed = false;
+            self.serve();
+            self.grow();
+            if self.decisions == before {
+                return;
+            }
+        }
+    }
+
+    /// Notes a decision; `stirs`: others may gain by it who were looked at before.
+    fn decided(&mut self, stirs: bool) {
+        self.decisions += 1;
+        self.unsettled |= stirs;
     }
 
     fn close(mut self) -> Plan {

@@ -7,7 +7,7 @@ use super::start::Not;
 use super::{Cycle, Fate};
 use crate::ids::{JobIdx, QueueIdx};
 use crate::job::{Placement, Reservation};
-use crate::queue::{Backfill, Order, QueueState};
+use crate::queue::{Backfill, QueueState};
 use crate::reason::{Code, Reason};
 use crate::share::{Contest, Head};
 use crate::state::{ClusterState, RankKey};
@@ -50,51 +50,6 @@ impl<'a> Cycle<'a> {
             self.enter(&mut contest, line);
             self.refresh(&mut contest, before, queue);
         }
-        self.serve_fair_again();
-    }
-
-    /// Where users take turns, a start changes whose turn it is. The promises that a queue may give go by the order that
-    /// its starts leave behind: so would the next plan give them.
-    fn serve_fair_again(&mut self) {
-        let state = self.state();
-        for queue in (0..state.queues().len()).map(QueueIdx::of) {
-            // Strict order is kept by the one head that waits.
-            let depth = match state.queue(queue).backfill {
-                Backfill::None => 1,
-                Backfill::Depth(depth) => depth.saturating_add(self.beyond),
-            };
-            if state.queue(queue).order != Order::Fair || state.waiting(queue).is_empty() {
-                continue;
-            }
-            while self.serve_first_again(queue, depth) {}
-        }
-    }
-
-    /// Serves the first `depth` jobs of a line that wait once more; true if one of them starts after all.
-    fn serve_first_again(&mut self, queue: QueueIdx, depth: u32) -> bool {
-        let is_started = |cycle: &Self, job: JobIdx| matches!(cycle.fates.get(&job), Some(Fate::Started { .. }));
-        let state = self.state();
-        if !state.waiting(queue).iter().any(|key| is_started(self, key.5)) {
-            return false;
-        }
-        let mut line = Line::open(state, queue);
-        line.claimed = self.plan.claims.iter().any(|c| c.queue == queue);
-        if state.queue(queue).backfill == Backfill::None && self.beyond == 0 {
-            // Whoever is behind the head is told so again.
-            self.plan.pending.retain(|p| state.job(p.job).is_none_or(|j| j.spec.queue != queue));
-        }
-        let mut more = false;
-        while line.blocked < depth
-            && let Some(job) = self.next_of(&mut line)
-        {
-            if is_started(self, job) {
-                continue;
-            }
-            self.plan.pending.retain(|p| p.job != job);
-            self.serve_one(&mut line, job);
-            more |= is_started(self, job);
-        }
-        more
     }
 
     /// Takes a line's next job as its head and tells the contest.
@@ -197,7 +152,7 @@ impl<'a> Cycle<'a> {
     fn consider_promised(&mut self, job: JobIdx, old: &Reservation) -> Outcome {
         let due = old.start <= self.now();
         let patience = self.patience(job).filter(|(_, until)| old.start <= *until);
-        if !due && !self.state().freed() {
+        if !due && !self.freed {
             // Nothing came free that the promise did not count on; only a victim's protection may have ended.
             return self.clear_room_instead(job, old).unwrap_or_else(|| Outcome::Blocked(self.why_promised(job, old)));
         }

@@ -1,5 +1,6 @@
 //! Where a gang is: a seat for each of its pods.
 
+use super::JobSpec;
 use crate::ids::NodeIdx;
 
 /// One pod's place.
@@ -37,6 +38,13 @@ impl Placement {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.seats.is_empty()
+    }
+
+    /// The seats of the floor: surplus has the higher indexes.
+    #[must_use]
+    pub fn at_floor(&self, spec: &JobSpec) -> Self {
+        let of_floor = |s: &&Seat| spec.roles.get(usize::from(s.role)).is_some_and(|role| s.index < role.floor);
+        Self { seats: self.seats.iter().filter(of_floor).copied().collect() }
     }
 
     /// The seats that another placement of the gang does not have.

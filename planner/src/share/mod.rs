@@ -25,7 +25,7 @@ pub use reclaim::{Reclaim, Taker};
 pub use report::{QueueReport, queue_reports};
 pub use users::Users;
 
-use crate::ids::QueueIdx;
+use crate::ids::{JobIdx, QueueIdx};
 use crate::policy::Policy;
 use crate::state::{Snapshot, Tally};
 use crate::time::Span;
@@ -51,7 +51,7 @@ pub struct Shares<'a> {
     running: Vec<u32>,
     /// Decayed use at now, in 1/[`FINE`] units, of plain keys; empty cells with a half-life of zero.
     history: Grid<i128>,
-    /// Given less taken in this cycle.
+    /// Floors given at this instant.
     given: Grid<i64>,
     weights: Vec<u128>,
     guarantees: Guarantees,
@@ -105,33 +105,74 @@ impl<'a> Shares<'a> {
         shares
     }
 
-    /// A job of the queue starts in this cycle.
-    pub fn give(&mut self, queue: QueueIdx, tally: &Tally) {
-        self.change(queue, tally, 1, 1);
+    /// What the present instant has done already counts as if this cycle had done it: jobs told to go hold nothing any
+    /// more, and floors that were given at this very instant are in nobody's history yet. A plan is so continued, not
+    /// begun anew, by the next one of the same instant.
+    pub(crate) fn count_this_instant(&mut self) {
+        let Snapshot { state, now } = self.snapshot;
+        for job in state.marks().leaving.union(&state.marks().shedding).filter_map(|row| state.job(*row)) {
+            let mut going = Tally::new();
+            let leaves = job.running().is_none() && job.waiting().is_none();
+            let shed = job.shedding.iter().map(|(placement, _)| placement);
+            let whole = if leaves { job.held() } else { shed.collect() };
+            whole.iter().for_each(|placement| state.count_seats(&job.spec, placement, &mut going, 1));
+            self.change_use(job.spec.queue, &going, -1, -i32::from(leaves));
+        }
+        for (_, row) in state.marks().started.range((now, JobIdx(0))..) {
+            let Some((job, running)) = state.job(*row).and_then(|j| Some((j, j.running()?))) else { continue };
+            let mut floor = Tally::new();
+            state.count_seats(&job.spec, &running.placement.at_floor(&job.spec), &mut floor, 1);
+            self.count_given(job.spec.queue, &floor, 1);
+            self.change_use(job.spec.queue, &Tally::new(), 1, 0);
+        }
     }
 
-    /// A job of the queue stops in this cycle, or a start is undone.
+    /// A job of the queue starts in this cycle.
+    pub fn give(&mut self, queue: QueueIdx, tally: &Tally) {
+        self.count_given(queue, tally, 1);
+        self.change_use(queue, tally, 1, 1);
+    }
+
+    /// A start of this cycle is undone.
     pub fn take(&mut self, queue: QueueIdx, tally: &Tally) {
-        self.change(queue, tally, -1, -1);
+        self.count_given(queue, tally, -1);
+        self.change_use(queue, tally, -1, -1);
+    }
+
+    /// A job of the queue stops in this cycle. Its past, and what this instant gave, stay counted.
+    pub fn leave(&mut self, queue: QueueIdx, tally: &Tally) {
+        self.change_use(queue, tally, -1, -1);
+    }
+
+    /// A stop is undone.
+    pub fn stay(&mut self, queue: QueueIdx, tally: &Tally) {
+        self.change_use(queue, tally, 1, 1);
     }
 
     /// A running job of the queue grows by `tally`.
     pub fn grow(&mut self, queue: QueueIdx, tally: &Tally) {
-        self.change(queue, tally, 1, 0);
+        self.change_use(queue, tally, 1, 0);
     }
 
     /// A running job of the queue gives `tally` back and runs on.
     pub fn shrink(&mut self, queue: QueueIdx, tally: &Tally) {
-        self.change(queue, tally, -1, 0);
+        self.change_use(queue, tally, -1, 0);
     }
 
-    fn change(&mut self, queue: QueueIdx, tally: &Tally, times: i64, jobs: i32) {
+    fn count_given(&mut self, queue: QueueIdx, tally: &Tally, times: i64) {
+        for here in self.snapshot.state.lineage(queue) {
+            for (column, amount) in self.columns.entries(tally) {
+                self.given.row_mut(here)[column] += amount * times;
+            }
+        }
+    }
+
+    fn change_use(&mut self, queue: QueueIdx, tally: &Tally, times: i64, jobs: i32) {
         let state = self.snapshot.state;
         let entries: Vec<(usize, i64)> = self.columns.entries(tally).collect();
         for here in state.lineage(queue) {
             for &(column, amount) in &entries {
                 self.use_.row_mut(here)[column] += amount * times;
-                self.given.row_mut(here)[column] += amount * times;
             }
             let running = &mut self.running[here.row()];
             *running = running.saturating_add_signed(jobs);

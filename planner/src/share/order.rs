@@ -75,7 +75,7 @@ impl Shares<'_> {
             return self.dominant(queue, |column| i128::from(self.use_.row(queue)[column]) * FINE);
         }
         self.dominant(queue, |column| {
-            // A victim's past stays: only what this very cycle gave can be taken out of the count again.
+            // A victim's past stays.
             let given = i128::from(self.given.row(queue)[column].max(0));
             self.history.row(queue)[column] + given * FINE
         })

@@ -2,7 +2,8 @@
 
 use super::decay::{decay, use_by_user};
 use super::{FINE, Ratio};
-use crate::ids::{QueueIdx, ResourceIdx};
+use crate::ids::{JobIdx, QueueIdx, ResourceIdx};
+use crate::job::{Job, Placement};
 use crate::policy::Policy;
 use crate::queue::{Order, QuotaKey};
 use crate::state::{Snapshot, Tally};
@@ -45,6 +46,41 @@ impl<'a> Users<'a> {
             }
         }
         users
+    }
+
+    /// As [`super::Shares::count_this_instant`].
+    pub(crate) fn count_this_instant(&mut self) {
+        let Snapshot { state, now } = self.snapshot;
+        if self.half_life <= Span::ZERO {
+            for job in state.marks().leaving.union(&state.marks().shedding).filter_map(|row| state.job(*row)) {
+                let running = job.running().map(|r| &r.placement);
+                for placement in job.held().into_iter().filter(|p| running.is_none_or(|r| !std::ptr::eq(*p, r))) {
+                    self.seats(job, placement, -1);
+                }
+            }
+            return;
+        }
+        for (_, row) in state.marks().started.range((now, JobIdx(0))..) {
+            if let Some((job, running)) = state.job(*row).and_then(|j| Some((j, j.running()?))) {
+                self.seats(job, &running.placement.at_floor(&job.spec), 1);
+            }
+        }
+    }
+
+    fn seats(&mut self, job: &Job, placement: &Placement, times: i128) {
+        if self.snapshot.state.queue(job.spec.queue).order == Order::Fair {
+            let mut tally = Tally::new();
+            self.snapshot.state.count_seats(&job.spec, placement, &mut tally, 1);
+            self.change(job.spec.queue, &job.spec.user, &tally, times);
+        }
+    }
+
+    /// A job of the user changes its size: its past stays counted, so only present use changes.
+    pub(crate) fn resize(&mut self, queue: QueueIdx, user: &Arc<str>, before: &Tally, after: &Tally) {
+        if self.snapshot.state.queue(queue).order == Order::Fair && self.half_life <= Span::ZERO {
+            self.change(queue, user, before, -1);
+            self.change(queue, user, after, 1);
+        }
     }
 
     fn change(&mut self, queue: QueueIdx, user: &Arc<str>, tally: &Tally, times: i128) {

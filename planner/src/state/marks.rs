@@ -2,6 +2,7 @@
 
 use crate::ids::JobIdx;
 use crate::job::{Job, Phase};
+use crate::time::Time;
 use std::collections::BTreeSet;
 
 /// Jobs that a cycle must look at for a reason of their own, so that it need not look at all of them.
@@ -19,6 +20,10 @@ pub(crate) struct Marks {
     pub(crate) private: BTreeSet<JobIdx>,
     /// With surplus seats on their way out.
     pub(crate) shedding: BTreeSet<JobIdx>,
+    /// Told to go and still there.
+    pub(crate) leaving: BTreeSet<JobIdx>,
+    /// Running, by start.
+    pub(crate) started: BTreeSet<(Time, JobIdx)>,
 }
 
 impl Marks {
@@ -43,5 +48,14 @@ impl Marks {
         let oversize = job.running().is_some_and(|r| r.placement.len() > job.spec.replicas() as usize);
         set(job.spec.is_elastic() || oversize, &mut self.elastic);
         set(!job.shedding.is_empty(), &mut self.shedding);
+        set(matches!(job.phase, Phase::Leaving(_)), &mut self.leaving);
+        if let Some(running) = job.running() {
+            let entry = (running.started, row);
+            if add {
+                self.started.insert(entry)
+            } else {
+                self.started.remove(&entry)
+            };
+        }
     }
 }

@@ -57,25 +57,22 @@ pub fn survey<S: proptest::strategy::Strategy>(
     let count = cases(standard);
     let only: Option<u32> = std::env::var("BERTH_LAW_ONE").ok().and_then(|n| n.parse().ok());
     for row in 0..count {
-        let value = strategy.new_tree(&mut runner).expect("strategies do not reject").current();
+        let mut tree = strategy.new_tree(&mut runner).expect("strategies do not reject");
         if only.is_some_and(|only| only != row) {
             continue;
         }
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&value)));
-        let text = match outcome {
-            Ok(Ok(())) => continue,
-            Ok(Err(text)) => text,
-            Err(panic) => format!("panic {:?}", panic.downcast_ref::<String>()),
+        let tried = |value: &S::Value| {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(value)));
+            outcome.unwrap_or_else(|panic| Err(format!("panic {:?}", panic.downcast_ref::<String>())))
         };
-        let first = text.lines().next().unwrap_or_default();
-        let kind: String = first.chars().map(|c| if c.is_ascii_digit() || c == '-' { '#' } else { c }).collect();
-        let mut kind = kind.split_once(" s: ").map_or(kind.clone(), |(_, k)| k.to_owned());
-        while kind.contains("##") {
-            kind = kind.replace("##", "#");
+        let Err(mut text) = tried(&tree.current()) else { continue };
+        let kind = kind_of(&text);
+        if only.is_some() {
+            text = smallest(&mut tree, &kind, tried, text);
         }
-        kind.truncate(160);
         let entry = kinds.entry(kind).or_insert((0, usize::MAX, String::new()));
         entry.0 += 1;
+        let value = tree.current();
         let world = format!("{value:?}");
         if world.len() < entry.1 {
             entry.1 = world.len();
@@ -86,4 +83,39 @@ pub fn survey<S: proptest::strategy::Strategy>(
     for (kind, (times, _, example)) in &kinds {
         println!("=== {times} times: {kind}\n{example}\n");
     }
+}
+
+/// What breaks, without the numbers of one instance.
+fn kind_of(text: &str) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    let kind: String = first.chars().map(|c| if c.is_ascii_digit() || c == '-' { '#' } else { c }).collect();
+    let mut kind = kind.split_once(" s: ").map_or(kind.clone(), |(_, k)| k.to_owned());
+    while kind.contains("##") {
+        kind = kind.replace("##", "#");
+    }
+    kind.truncate(160);
+    kind
+}
+
+/// Makes an instance smaller as long as the same kind of thing breaks; what it then says.
+fn smallest<T: proptest::strategy::ValueTree>(
+    tree: &mut T,
+    kind: &str,
+    tried: impl Fn(&T::Value) -> Result<(), String>,
+    mut text: String,
+) -> String {
+    let most = std::env::var("BERTH_LAW_SHRINKS").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000);
+    let mut larger = true;
+    for _ in 0..most {
+        if !(if larger { tree.simplify() } else { tree.complicate() }) {
+            break;
+        }
+        let fails = tried(&tree.current()).err().filter(|t| kind_of(t).get(..48) == kind.get(..48));
+        larger = fails.is_some();
+        text = fails.unwrap_or(text);
+    }
+    while !larger && tree.complicate() {
+        larger = tried(&tree.current()).err().is_some_and(|t| kind_of(&t).get(..48) == kind.get(..48));
+    }
+    text
 }
