@@ -5,9 +5,7 @@ use crate::verdict::{Verdict, quoted};
 use crds::Code;
 use crds::v1alpha1::{NODE_LEVEL, RendezvousKind, TrainingJob};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Provisioner of classes whose volumes are made by hand.
-const BY_HAND: &str = "kubernetes.io/no-provisioner";
+use translate::volumes::BY_HAND;
 
 /// A claim as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +14,8 @@ pub struct ClaimFacts {
     pub access_modes: Vec<String>,
     /// It has its volume.
     pub bound: bool,
+    /// That volume exists on one node alone.
+    pub local: bool,
     /// Who makes volumes of its class, where it is not bound and its class exists.
     pub provisioner: Option<String>,
 }
@@ -27,6 +27,8 @@ pub struct Surroundings {
     pub service_taken: bool,
     /// The claims that its templates name; none for one that does not exist.
     pub claims: BTreeMap<String, Option<ClaimFacts>>,
+    /// Classes of volumes that are to be made for each pod, but whose volumes nobody makes.
+    pub by_hand: BTreeSet<String>,
 }
 
 /// Names of the claims that a job's templates name.
@@ -36,8 +38,13 @@ pub fn claims_of(job: &TrainingJob) -> BTreeSet<&str> {
 }
 
 fn claims_of_role(role: &crds::v1alpha1::Role) -> impl Iterator<Item = &str> {
-    let volumes = role.template.spec.iter().flat_map(|s| s.volumes.iter().flatten());
-    volumes.filter_map(|v| v.persistent_volume_claim.as_ref()).map(|c| c.claim_name.as_str())
+    role.template.spec.iter().flat_map(translate::volumes::claims_of)
+}
+
+/// Names of the classes of volumes that are to be made for each pod of a job.
+#[must_use]
+pub fn classes_of(job: &TrainingJob) -> BTreeSet<&str> {
+    job.spec.roles.iter().filter_map(|r| r.template.spec.as_ref()).flat_map(translate::volumes::classes_of).collect()
 }
 
 /// Judges a new job by what was found.
@@ -53,6 +60,14 @@ pub fn judge(job: &TrainingJob, found: &Surroundings, verdict: &mut Verdict) {
             Some(facts) => serves(job, claim, facts, verdict),
         }
     }
+    for (row, role) in job.spec.roles.iter().enumerate() {
+        let classes = role.template.spec.iter().flat_map(translate::volumes::classes_of);
+        if let Some(class) = classes.into_iter().find(|c| found.by_hand.contains(*c)) {
+            let field = format!("spec.roles[{row}].template.spec.volumes");
+            let fault = "it makes no volumes, so none can be made for each pod; name a class with a provisioner";
+            verdict.refuse(Code::VolumeUnsupported, field, format!("StorageClass \"{class}\""), fault);
+        }
+    }
 }
 
 fn serves(job: &TrainingJob, claim: &str, facts: &ClaimFacts, verdict: &mut Verdict) {
@@ -60,10 +75,9 @@ fn serves(job: &TrainingJob, claim: &str, facts: &ClaimFacts, verdict: &mut Verd
         (0..job.spec.roles.len()).filter(|row| claims_of_role(&job.spec.roles[*row]).any(|c| c == claim)).collect();
     let Some(first) = users.first() else { return };
     let field = format!("spec.roles[{first}].template.spec.volumes");
-    let pods: i64 = users.iter().map(|row| i64::from(job.spec.roles[*row].floor())).sum();
-    let only = |mode: &str| !facts.access_modes.is_empty() && facts.access_modes.iter().all(|m| m == mode);
+    let pods: i64 = users.iter().map(|row| i64::from(job.spec.roles[*row].replicas)).sum();
     let on_one_node = job.spec.topology.required.as_deref() == Some(NODE_LEVEL);
-    if pods > 1 && (only("ReadWriteOncePod") || (only("ReadWriteOnce") && !on_one_node)) {
+    if !translate::volumes::serves(&facts.access_modes, pods, on_one_node || facts.local) {
         let fault = format!(
             "it is {} and {pods} pods use it, which may run on several nodes; use a claim that many nodes can mount (ReadWriteMany, ReadOnlyMany)",
             facts.access_modes.join(", ")
@@ -94,12 +108,12 @@ mod tests {
     fn judged(job: &TrainingJob, facts: Option<ClaimFacts>) -> Verdict {
         let mut verdict = Verdict::default();
         let claims = BTreeMap::from([("data".to_owned(), facts)]);
-        judge(job, &Surroundings { service_taken: false, claims }, &mut verdict);
+        judge(job, &Surroundings { claims, ..Surroundings::default() }, &mut verdict);
         verdict
     }
 
     fn mk_claim(mode: &str, bound: bool, provisioner: &str) -> Option<ClaimFacts> {
-        Some(ClaimFacts { access_modes: vec![mode.into()], bound, provisioner: Some(provisioner.into()) })
+        Some(ClaimFacts { access_modes: vec![mode.into()], bound, local: false, provisioner: Some(provisioner.into()) })
     }
 
     #[test]
@@ -125,6 +139,23 @@ mod tests {
         let missing = judged(&mk_job(1), None);
         assert!(missing.accepted());
         assert_eq!(missing.warnings, ["claim \"data\" does not exist yet: the job waits until it is made"]);
+    }
+
+    #[test]
+    fn volumes_for_each_pod_need_a_class_that_makes_them() {
+        let volume =
+            json!({"name": "s", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "local"}}}});
+        let mut job = mk_job(2);
+        job.spec.roles[0].template.spec.as_mut().expect("has one").volumes =
+            serde_json::from_value(json!([volume])).expect("volumes");
+        assert_eq!(classes_of(&job), BTreeSet::from(["local"]));
+        let mut verdict = Verdict::default();
+        judge(
+            &job,
+            &Surroundings { by_hand: BTreeSet::from(["local".into()]), ..Surroundings::default() },
+            &mut verdict,
+        );
+        assert!(verdict.message().contains("StorageClass \"local\": it makes no volumes"), "{}", verdict.message());
     }
 
     #[test]

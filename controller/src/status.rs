@@ -191,7 +191,9 @@ fn stopping_status(job: &TrainingJob, status: &mut TrainingJobStatus, cause: &st
     let code: Code = cause.split('(').next().and_then(|c| c.parse().ok()).unwrap_or(Code::RolledBack);
     status.phase = Some(match code {
         Code::Suspended => Phase::Suspended,
-        Code::RolledBack | Code::PodRefused | Code::NamespaceQuota | Code::StartRefused => Phase::Pending,
+        Code::RolledBack | Code::PodRefused | Code::NamespaceQuota | Code::StartRefused | Code::VolumeNotBound => {
+            Phase::Pending
+        }
         _ => Phase::Restarting,
     });
     let message = format!("stopped: {cause}");
@@ -294,7 +296,8 @@ fn waiting(
         (None, false) => Phase::Pending,
     });
     let fault = record.and_then(|r| r.fault.as_ref());
-    let held = fault.or_else(|| record.and_then(|r| r.backoff.as_ref()));
+    let blocked = record.and_then(|r| r.blocked.as_ref());
+    let held = fault.or(blocked).or_else(|| record.and_then(|r| r.backoff.as_ref()));
     let waits = record.and_then(|r| r.waiting.as_ref());
     let (code, message) = pending(status, held, waits);
     if let (Some(pending), Some(record)) = (status.pending.as_mut().filter(|_| held.is_none()), record) {

@@ -143,6 +143,7 @@ codes! {
     PreviousIncarnationLeaving [Pending] "Pods of an earlier job of this name, or of its last incarnation, are not gone yet.", "Wait; delete pods by force if their node is lost.";
     VolumeMissing [Pending] "A claim the template names does not exist.", "Make the claim.";
     VolumeNotBound [Pending Cause] "A claim is not bound.", "See the claim's own events.";
+    VolumeInUse [Pending] "A claim that one pod alone may use is used by another.", "Wait until that pod is gone, or use a claim that several pods can mount.";
     CanNeverRun [Pending Condition] "The job can no longer run on this cluster as it is; it holds nothing and blocks nobody.", "Change the job, or bring back what the message names.";
     SearchLimit [Pending] "The search for a placement stopped at its limit without an answer.", "Nothing to do: it is tried again; simpler slices help.";
     InvalidObject [Pending Condition] "The stored object cannot be read.", "Correct what the message names.";

@@ -77,6 +77,7 @@ fn is_ordinary(name: &str) -> bool {
     matches!(name, PODS | CPU | "memory" | "ephemeral-storage")
         || name.starts_with("hugepages-")
         || name.starts_with("hostport/")
+        || name.starts_with("volumes/")
 }
 
 impl Default for ResourceTable {
@@ -106,7 +107,8 @@ impl ResourceTable {
         row
     }
 
-    /// Resources that are devices (GPUs, network cards): everything but pod slots, CPU, memory, storage and host ports.
+    /// Resources that are devices (GPUs, network cards): everything but pod slots, CPU, memory, storage, host ports and
+    /// attachments of volumes.
     #[must_use]
     pub fn devices(&self) -> &[ResourceIdx] {
         &self.devices

@@ -138,6 +138,15 @@ impl Constraints {
         self.obstacle(node).is_none()
     }
 
+    /// Whether the node's labels satisfy every required affinity, taints and all else aside.
+    #[must_use]
+    pub fn reaches(&self, node: &Node) -> bool {
+        let none = BTreeMap::new();
+        let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        self.affinities.iter().all(|terms| terms.iter().any(|term| holds(term, name, labels)))
+    }
+
     /// The first thing that keeps the pod from the node, if anything does.
     #[must_use]
     pub fn obstacle(&self, node: &Node) -> Option<Obstacle> {
@@ -147,7 +156,7 @@ impl Constraints {
         if let Some((label, value)) = self.selector.iter().find(|(label, value)| labels.get(*label) != Some(value)) {
             return Some(Obstacle::Selector(format!("{label}={value}")));
         }
-        if !self.affinities.iter().all(|terms| terms.iter().any(|term| holds(term, name, labels))) {
+        if !self.reaches(node) {
             return Some(Obstacle::Affinity);
         }
         let node_taints = node.spec.as_ref().and_then(|s| s.taints.as_ref());

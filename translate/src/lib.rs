@@ -4,6 +4,7 @@
 //! of them understand the same thing by the same manifest. An error names object, field, value and what is accepted.
 //!
 //! - [`pod`], [`constraints`], [`filters`]: what a pod asks for and which nodes allow it, as a planner shape.
+//! - [`volumes`]: what its claims add to that, and what has to come before a pod may be made.
 //! - [`node`], [`pools`]: what a node has and where it stands under the Topologies.
 //! - [`queue`], [`job`]: queues and jobs as the planner reads them.
 //! - [`berth`], [`adopt`]: plans as objects, and what of a plan survives in objects.
@@ -27,6 +28,7 @@ pub mod pools;
 pub mod ports;
 pub mod queue;
 pub mod time;
+pub mod volumes;
 
 pub use constraints::Constraints;
 pub use error::{Fault, TranslateError};

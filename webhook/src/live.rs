@@ -2,9 +2,9 @@
 
 use crate::cache::{Cache, Known};
 use admission::Missing;
-use admission::surroundings::{ClaimFacts, Surroundings, claims_of};
+use admission::surroundings::{ClaimFacts, Surroundings, claims_of, classes_of};
 use crds::v1alpha1::{Queue, Topology, TrainingJob};
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Service};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, ListParams};
@@ -13,6 +13,7 @@ use kube::{Client, Resource};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
+use translate::volumes;
 
 /// Longer than a healthy API server takes, and well below its patience with us.
 const READ_LIMIT: Duration = Duration::from_secs(2);
@@ -118,6 +119,12 @@ async fn read_surroundings(client: &Client, job: &TrainingJob) -> kube::Result<S
         };
         found.claims.insert(claim.to_owned(), facts);
     }
+    for class in classes_of(job) {
+        let provisioner = Api::<StorageClass>::all(client.clone()).get_opt(class).await?.map(|c| c.provisioner);
+        if provisioner.as_deref() == Some(volumes::BY_HAND) {
+            found.by_hand.insert(class.to_owned());
+        }
+    }
     Ok(found)
 }
 
@@ -129,6 +136,13 @@ async fn facts_of(client: &Client, claim: &PersistentVolumeClaim) -> kube::Resul
         Some(class) => Api::<StorageClass>::all(client.clone()).get_opt(class).await?.map(|c| c.provisioner),
         None => None,
     };
-    let access_modes = spec.and_then(|s| s.access_modes.clone()).unwrap_or_default();
-    Ok(ClaimFacts { access_modes, bound, provisioner })
+    let volume = spec.and_then(|s| s.volume_name.as_deref()).filter(|_| bound && volumes::is_for_one_node(claim));
+    let local = match volume {
+        Some(volume) => {
+            let found = Api::<PersistentVolume>::all(client.clone()).get_opt(volume).await?;
+            found.is_some_and(|v| volumes::is_of_one_node(&v))
+        }
+        None => false,
+    };
+    Ok(ClaimFacts { access_modes: volumes::modes(claim).to_vec(), bound, local, provisioner })
 }

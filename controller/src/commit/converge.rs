@@ -84,6 +84,7 @@ pub fn empty(berth: &Berth, journal: Journal, now: Timestamp) -> Operation {
         journal,
         probes: Vec::new(),
         companions: Vec::new(),
+        claims: Vec::new(),
         delete: Vec::new(),
         create: Vec::new(),
         on_refusal: OnRefusal::Keep,

@@ -3,13 +3,13 @@
 
 use super::machine::Machine;
 use super::operation::{Operation, Outcome};
-use super::request::{Answer, Call, Companion, Fault, Member, PodCall, Refusal, Request};
+use super::request::{Answer, Call, Companion, Fault, Member, PodCall, Refusal, Request, Selection};
 use crate::metrics::Metrics;
 use crds::{Berth, names::FIELD_MANAGER, names::annotations, names::labels};
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -96,6 +96,7 @@ impl Executor {
             Request::CreateCompanion(companion) => Answer::Done(self.create_companion(&companion).await),
             Request::ReadCompanion(companion) => Answer::Companion(self.read_companion(&companion).await),
             Request::Probe(pod) => Answer::Done(self.probe(&pod).await.map(|_| ())),
+            Request::SelectNode(selection) => Answer::Done(self.select_node(&selection).await),
             Request::ListPods { namespace, berth } => Answer::Listed(self.list_pods(&namespace, &berth).await),
             Request::Pods(calls) => Answer::Pods(self.pods(calls).await),
         }
@@ -140,6 +141,17 @@ impl Executor {
             Companion::Secret(_) => self.read(self.api::<Secret>(namespace).get(&name)).await?.metadata,
         };
         Ok(super::owner_uid(&metadata).map(str::to_owned))
+    }
+
+    /// What a scheduler would write when it has chosen the first pod's node.
+    async fn select_node(&self, selection: &Selection) -> Result<(), Fault> {
+        let body = serde_json::json!({"metadata": {
+            "uid": selection.uid, "annotations": {annotations::SELECTED_NODE: selection.node},
+        }});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.api::<PersistentVolumeClaim>(&selection.namespace);
+        let patch = Patch::Merge(body);
+        self.write("patch", "PersistentVolumeClaim", api.patch(&selection.name, &params, &patch)).await.map(|_| ())
     }
 
     /// Asks the server whether it would take this pod; answers with the pod as it would be.

@@ -36,6 +36,7 @@ pub(super) enum State {
     Probe(usize),
     Prepare(usize),
     PrepareRead(usize),
+    Select(usize),
     Delete(Vec<Member>),
     Create(Vec<Slot>),
     Undo(Box<Undoing>),
@@ -82,6 +83,7 @@ impl Machine {
             (State::Probe(at), Answer::Done(verdict)) => self.probed(at, verdict),
             (State::Prepare(at), Answer::Done(made)) => self.prepared(at, made),
             (State::PrepareRead(at), Answer::Companion(owner)) => self.prepare_read(at, owner),
+            (State::Select(at), Answer::Done(chosen)) => self.selected(at, chosen),
             (State::Delete(asked), Answer::Pods(answers)) => self.deleted(asked, &answers),
             (State::Create(slots), Answer::Pods(answers)) => self.created(slots, answers),
             (State::Undo(undoing), answer) => undo::step(self, *undoing, answer),
@@ -126,6 +128,7 @@ impl Machine {
             State::Probe(at) => Request::Probe(self.owned(&self.operation.probes[*at])),
             State::Prepare(at) => Request::CreateCompanion(self.operation.companions[*at].clone()),
             State::PrepareRead(at) => Request::ReadCompanion(self.operation.companions[*at].clone()),
+            State::Select(at) => Request::SelectNode(self.operation.claims[*at].clone()),
             State::Delete(members) => Request::Pods(members.iter().cloned().map(PodCall::Delete).collect()),
             State::Create(slots) => Request::Pods(create::calls(slots)),
             State::Undo(undoing) => undo::request(&self, undoing),
@@ -355,6 +358,24 @@ impl Machine {
     }
 
     fn after_prepare(self) -> Next {
+        if self.operation.claims.is_empty() { self.after_claims() } else { self.go(State::Select(0)) }
+    }
+
+    /// A claim that changed hands, or is gone, fails the start; a choice made twice is the same choice.
+    fn selected(self, at: usize, chosen: Result<(), Fault>) -> Next {
+        match chosen {
+            Ok(()) if at + 1 < self.operation.claims.len() => self.go(State::Select(at + 1)),
+            Ok(()) => self.after_claims(),
+            Err(Fault::Refused(refusal)) => self.refuse(Stage::Prepare, refusal),
+            Err(Fault::NotFound | Fault::Conflict | Fault::Exists) => {
+                let message = format!("claim {} is not there any more", self.operation.claims[at].name);
+                self.refuse(Stage::Prepare, Refusal { status: 404, reason: "ClaimGone".into(), message })
+            }
+            Err(fault) => self.retry(State::Select(at), &fault.to_string()),
+        }
+    }
+
+    fn after_claims(self) -> Next {
         let members = self.operation.delete.clone();
         if members.is_empty() { self.after_deletes() } else { self.go(State::Delete(members)) }
     }
@@ -431,7 +452,7 @@ impl State {
             Self::Verify => Stage::Verify,
             Self::Journal | Self::JournalRead | Self::Ended(_) => Stage::Journal,
             Self::Probe(_) => Stage::Probe,
-            Self::Prepare(_) | Self::PrepareRead(_) => Stage::Prepare,
+            Self::Prepare(_) | Self::PrepareRead(_) | Self::Select(_) => Stage::Prepare,
             Self::Delete(_) => Stage::Delete,
             Self::Create(_) => Stage::Create,
             Self::Undo(_) => Stage::Undo,

@@ -23,7 +23,7 @@ mod tests;
 pub use executor::{Executor, Fence, Report};
 pub use machine::Machine;
 pub use operation::{Journal, OnRefusal, Operation, Outcome, Stage, Undo};
-pub use request::{Companion, Member};
+pub use request::{Companion, Member, Selection};
 
 use crds::Berth;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,7 +1,7 @@
 //! A small in-memory API server for the protocol's own tests: names, uids, resourceVersions, preconditions, and faults by
 //! the index of the call. It asserts on every call what must never be asked.
 
-use super::request::{Answer, Companion, Fault, PodCall, Refusal, Request};
+use super::request::{Answer, Companion, Fault, PodCall, Refusal, Request, Selection};
 use super::{is_terminal, owner_uid};
 use crds::Berth;
 use crds::v1alpha1::BerthState;
@@ -49,6 +49,7 @@ pub(super) struct World {
     pub(super) berths: BTreeMap<String, Berth>,
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) services: BTreeMap<String, Option<String>>,
+    pub(super) claims: BTreeMap<String, String>,
     pub(super) calls: usize,
     pub(super) faults: Vec<(usize, Trouble)>,
     pub(super) refused: bool,
@@ -79,6 +80,7 @@ impl World {
                 Answer::Companion(self.one(false, |w| w.services.get(&name).cloned().ok_or(Fault::NotFound))?)
             }
             Request::Probe(pod) => Answer::Done(self.one(true, |w| w.probe(&pod))?),
+            Request::SelectNode(selection) => Answer::Done(self.one(true, |w| w.select_node(&selection))?),
             Request::ListPods { berth, .. } => Answer::Listed(self.one(false, |w| {
                 let label = |p: &Pod| p.metadata.labels.as_ref().and_then(|l| l.get("berth.dev/berth").cloned());
                 Ok(w.pods.values().filter(|p| label(p).as_ref() == Some(&berth)).cloned().map(Arc::new).collect())
@@ -207,6 +209,12 @@ impl World {
             return Err(Fault::Exists);
         }
         self.services.insert(name, companion.owner_uid().map(str::to_owned));
+        Ok(())
+    }
+
+    fn select_node(&mut self, selection: &Selection) -> Result<(), Fault> {
+        assert!(self.pods.is_empty(), "a claim's node is chosen before any pod is made");
+        self.claims.insert(selection.name.clone(), selection.node.clone());
         Ok(())
     }
 

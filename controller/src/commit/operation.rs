@@ -1,6 +1,6 @@
 //! What the owner of the state asks of the commit protocol: one journal entry and what follows from it.
 
-use super::request::{Companion, Member, Refusal};
+use super::request::{Companion, Member, Refusal, Selection};
 use crds::{Berth, Timestamp, v1alpha1::BerthSpec};
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct Operation {
     pub probes: Vec<Arc<Pod>>,
     /// What the pods need beside them.
     pub companions: Vec<Companion>,
+    /// Claims whose volumes are made for chosen nodes.
+    pub claims: Vec<Selection>,
     /// Pods that go.
     pub delete: Vec<Member>,
     /// Pods that come, complete but for the owner reference to their Berth.

@@ -34,6 +34,8 @@ pub enum Request {
     CreateCompanion(Companion),
     /// Read it from the server itself.
     ReadCompanion(Companion),
+    /// Choose the node that a claim's volume is made for.
+    SelectNode(Selection),
     /// Ask the server whether it would take this pod, without making it.
     Probe(Arc<Pod>),
     /// List the pods of a Berth by its label, from the server itself.
@@ -74,6 +76,19 @@ pub struct Member {
     pub uid: String,
     /// Seconds between the stop signal and the kill; none: the pod's own.
     pub grace_seconds: Option<u32>,
+}
+
+/// A claim whose volume is to be made where its first pod runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selection {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid: a namesake is never touched.
+    pub uid: String,
+    /// The node.
+    pub node: String,
 }
 
 /// An object the pods need beside them; it belongs to the job.
@@ -137,7 +152,7 @@ impl Call {
 pub enum Answer {
     /// To any request about a Berth but a delete.
     Berth(Result<Arc<Berth>, Fault>),
-    /// To a delete, a probe, or the creation of a companion.
+    /// To a delete, a probe, the creation of a companion, or the choice of a node.
     Done(Result<(), Fault>),
     /// To a read of a companion: the uid of its controlling owner.
     Companion(Result<Option<String>, Fault>),

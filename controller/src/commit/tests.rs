@@ -45,6 +45,11 @@ fn mk_service() -> Companion {
     Companion::Service(Arc::new(serde_json::from_value::<Service>(service).expect("a service")))
 }
 
+fn mk_selection() -> super::Selection {
+    let [namespace, name, uid, node] = ["ns", "data", "claim-uid", "n1"].map(str::to_owned);
+    super::Selection { namespace, name, uid, node }
+}
+
 fn start() -> Operation {
     let berth = mk_berth();
     Operation {
@@ -77,7 +82,7 @@ enum Goal {
 /// The owner's next operation, from nothing but what is stored.
 fn next_operation(world: &World, goal: Goal) -> Option<Operation> {
     let Some(berth) = world.berths.get("j-1") else {
-        return (goal == Goal::Run).then(start);
+        return (goal == Goal::Run).then(|| Operation { claims: vec![mk_selection()], ..start() });
     };
     let berth = Arc::new(berth.clone());
     let uid = berth.metadata.uid.as_deref();

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::commit::converge::empty;
-use crate::commit::{Journal, Member, OnRefusal, Operation, member};
+use crate::commit::{Journal, Member, OnRefusal, Operation, Selection, member};
 use crate::lifecycle::{self, Fate, attempt_for, attempts, grace_seconds, making};
 use crate::state::FlightKind;
 use crate::state::record::Held;
@@ -149,7 +149,7 @@ impl Engine {
         if self.is_too_large(subject, &berth) {
             return false;
         }
-        if self.is_over_quota(subject, &berth, now) {
+        if self.is_over_quota(subject, &berth, now) || self.is_without_volumes(subject, placement) {
             return false;
         }
         let job = &subject.job;
@@ -158,15 +158,39 @@ impl Engine {
         let made =
             making(&self.world, &subject.key, job, &berth, |m| first.contains(&m.role).then(|| attempt_for(&next, m)));
         let Ok(making) = made else { return false };
+        // Volumes that are made for the gang come before its pods.
+        let claims = self.claims_of_start(subject, placement);
+        let create = if claims.is_empty() { making.pods } else { Vec::new() };
         let operation = Operation {
             probes: making.probes,
             companions: making.companions,
-            create: making.pods,
+            claims,
+            create,
             on_refusal: OnRefusal::RollBack { grace_seconds: grace_seconds(job) },
             ..empty(&berth, journal, subject.moment)
         };
         self.launch(&subject.key, FlightKind::Start, operation, None, now);
         true
+    }
+
+    /// Whether the job's volumes were taken or lost since it was planned: it is looked at again then.
+    fn is_without_volumes(&mut self, subject: &Subject, placement: &Placement) -> bool {
+        let (key, job) = (&subject.key, &subject.job);
+        let usable = self.world.volume_trouble(key, job).is_none() && self.world.may_mount(key, job, placement);
+        if !usable {
+            self.world.touch_job(key);
+        }
+        !usable
+    }
+
+    /// Claims whose volumes are made for this start, each with the node of its role's first seat.
+    fn claims_of_start(&self, subject: &Subject, placement: &Placement) -> Vec<Selection> {
+        let first = |role: usize| {
+            let seat = placement.seats.iter().find(|s| usize::from(s.role) == role)?;
+            Some(self.world.state.topology().node_name(seat.node).to_string())
+        };
+        let chosen = self.world.claims_to_select(&subject.key, &subject.job, first);
+        lifecycle::claims::selections(&self.world, &subject.job, chosen)
     }
 
     /// Whether a ResourceQuota of the namespace would refuse the gang half-way; then nothing of it starts.

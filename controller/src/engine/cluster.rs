@@ -111,7 +111,8 @@ impl Engine {
         let (topology, table) = (self.world.state.topology(), &self.world.state.resources);
         let shown = tally.iter().filter(|(key, amount)| {
             let name = table.name(key.resource);
-            **amount != 0 && !name.starts_with(translate::ports::PREFIX)
+            let hidden = name.starts_with(translate::ports::PREFIX) || name.starts_with(translate::volumes::PREFIX);
+            **amount != 0 && !hidden
         });
         let text = |resource, amount| translate::amounts::quantity(table.name(resource), amount);
         shown.take(16).map(|(key, amount)| (key_text(*key, topology, table), text(key.resource, *amount))).collect()

@@ -338,7 +338,8 @@ async fn fly(
             Err(fault) => return (not_begun(&fault), None),
         }
     }
-    let takes_room = matches!(operation.journal, Journal::Create(_)) || !operation.create.is_empty();
+    let makes = !operation.create.is_empty() || !operation.claims.is_empty();
+    let takes_room = matches!(operation.journal, Journal::Create(_)) || makes;
     if takes_room {
         match with_finalizer(executor, seen.clone().unwrap_or_else(|| job.clone())).await {
             Ok(Some(job)) => seen = Some(job),

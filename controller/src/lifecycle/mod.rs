@@ -1,6 +1,7 @@
 //! The life of one job: from its objects alone, what is to be done next. Pure but for reading the picture; every answer
 //! is the same whoever asks and however often, so that a crash anywhere changes nothing.
 
+pub(crate) mod claims;
 mod failing;
 mod keys;
 mod leaving;

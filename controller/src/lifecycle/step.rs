@@ -1,6 +1,7 @@
 //! What a job needs next: the one place with the order of a life. Each question is asked of what is stored, so the
 //! answer survives every crash.
 
+use super::claims::claims;
 use super::failing::{failed, start_refused};
 use super::leaving::{at_rest, drop_reservation, gone, leave, leftovers, orphans, stop_for};
 use super::limits::{living_due, over_limit, stage_late, unrepaired};
@@ -192,6 +193,9 @@ fn live(world: &World, key: &str, job: &TrainingJob, seen: &Look, now: Time, mom
         let delete = seen.strays.iter().map(|p| member(p, Some(grace_seconds(job)))).collect();
         let operation = Operation { delete, ..empty(&seen.berth, Journal::Standing(seen.berth.clone()), moment) };
         return Verdict::operate(FlightKind::Sweep, operation);
+    }
+    if let Some(verdict) = claims(world, key, job, seen, now, moment) {
+        return verdict.due_at(living_due(world, job, seen, now));
     }
     if !seen.due().is_empty() {
         return complete(world, key, job, seen, started, moment);

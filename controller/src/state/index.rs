@@ -5,14 +5,18 @@ use crate::commit::owner_uid;
 use crate::watch::Change;
 use crds::names::labels;
 use crds::{Berth, Queue, Topology, TrainingJob};
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::DeserializeGuard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use translate::volumes;
 
 /// Objects by `namespace/name`.
 pub type Table<K> = BTreeMap<String, Arc<K>>;
@@ -55,6 +59,18 @@ pub struct Index {
     pub quotas: Table<ResourceQuota>,
     /// Runtime classes by name.
     pub runtime_classes: Table<RuntimeClass>,
+    /// Claims.
+    pub claims: Table<PersistentVolumeClaim>,
+    /// Volumes by name.
+    pub volumes: Table<PersistentVolume>,
+    /// Classes of volumes by name.
+    pub storage_classes: Table<StorageClass>,
+    /// What nodes can attach, by their name.
+    pub csi_nodes: Table<CSINode>,
+    /// Drivers whose volumes some node limits.
+    pub limited_drivers: BTreeSet<String>,
+    pods_of_claim: BTreeMap<String, BTreeSet<String>>,
+    jobs_of_claim: BTreeMap<String, BTreeSet<String>>,
     pods_of_node: BTreeMap<String, BTreeSet<String>>,
     pods_of_job: BTreeMap<String, BTreeSet<String>>,
     berths_of_job: BTreeMap<String, BTreeSet<String>>,
@@ -72,10 +88,16 @@ impl Index {
             if let Some(pod) = before {
                 unlink(&mut self.pods_of_node, node_of(pod), key);
                 unlink(&mut self.pods_of_job, job_of_pod(pod).as_deref(), key);
+                for claim in claims_of_pod(pod) {
+                    unlink(&mut self.pods_of_claim, Some(&claim), key);
+                }
             }
             if let Some(pod) = after {
                 link(&mut self.pods_of_node, node_of(pod), key);
                 link(&mut self.pods_of_job, job_of_pod(pod).as_deref(), key);
+                for claim in claims_of_pod(pod) {
+                    link(&mut self.pods_of_claim, Some(&claim), key);
+                }
             }
         }
         changed
@@ -103,7 +125,16 @@ impl Index {
     /// Takes a change of jobs in.
     pub fn change_jobs(&mut self, change: Change<DeserializeGuard<TrainingJob>>) -> Changed<TrainingJob> {
         let change = readable(change, &mut self.unreadable_jobs, &self.jobs);
-        change.map(|c| apply(&mut self.jobs, c, &mut self.tombstones)).unwrap_or_default()
+        let changed = change.map(|c| apply(&mut self.jobs, c, &mut self.tombstones)).unwrap_or_default();
+        for (key, before, after) in &changed {
+            for claim in before.iter().flat_map(|job| claims_of_job(job)) {
+                unlink(&mut self.jobs_of_claim, Some(&claim), key);
+            }
+            for claim in after.iter().flat_map(|job| claims_of_job(job)) {
+                link(&mut self.jobs_of_claim, Some(&claim), key);
+            }
+        }
+        changed
     }
 
     /// Takes a change of queues in.
@@ -148,6 +179,22 @@ impl Index {
         keys.into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
     }
 
+    /// Pods that use a claim.
+    pub fn pods_of_claim(&self, claim: &str) -> impl Iterator<Item = (&String, &Arc<Pod>)> {
+        let keys = self.pods_of_claim.get(claim);
+        keys.into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
+    }
+
+    /// Every claim that some pod uses.
+    pub fn claims_in_use(&self) -> impl Iterator<Item = &String> {
+        self.pods_of_claim.keys()
+    }
+
+    /// Jobs whose templates name a claim.
+    pub fn jobs_of_claim(&self, claim: &str) -> impl Iterator<Item = &String> {
+        self.jobs_of_claim.get(claim).into_iter().flatten()
+    }
+
     /// Berths that name a job.
     pub fn berths_of_job(&self, job: &str) -> impl Iterator<Item = &Arc<Berth>> {
         let keys = self.berths_of_job.get(job);
@@ -167,6 +214,24 @@ pub fn job_of_pod(pod: &Pod) -> Option<String> {
 #[must_use]
 pub fn job_of_berth(berth: &Berth) -> String {
     format!("{}/{}", berth.metadata.namespace.as_deref().unwrap_or_default(), berth.spec.job)
+}
+
+/// `namespace/name` of the claims that a pod uses.
+#[must_use]
+pub fn claims_of_pod(pod: &Pod) -> Vec<String> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
+    let named = volumes::claims_of(spec).map(str::to_owned);
+    let own = volumes::ephemeral_claims(name.unwrap_or_default(), spec);
+    named.chain(own).map(|claim| format!("{}/{claim}", namespace.unwrap_or_default())).collect()
+}
+
+/// `namespace/name` of the claims that a job's templates name.
+#[must_use]
+pub fn claims_of_job(job: &TrainingJob) -> BTreeSet<String> {
+    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+    let specs = job.spec.roles.iter().filter_map(|r| r.template.spec.as_ref());
+    specs.flat_map(volumes::claims_of).map(|claim| format!("{namespace}/{claim}")).collect()
 }
 
 fn node_of(pod: &Pod) -> Option<&str> {

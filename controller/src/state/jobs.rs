@@ -89,6 +89,7 @@ impl World {
         };
         if matches!(adopted.phase, Phase::Waiting(_)) {
             self.hold_by_quota(key, job);
+            self.block_by_volumes(key, job);
         }
         let phase = self.refined(key, job, adopted.phase, namesake, now);
         let record = &self.records[key];
@@ -154,11 +155,18 @@ impl World {
 
     fn refine_waiting(&self, key: &str, job: &TrainingJob, waiting: &mut Waiting, namesake: bool, now: Time) {
         let record = self.records.get(key);
+        let blocked = record.and_then(|r| r.blocked.clone());
         let backoff = record.and_then(|r| r.backoff.clone()).filter(|b| b.until.is_none_or(|until| until > now));
         let restart = crate::lifecycle::restart_backoff(job).filter(|until| *until > now);
         let hold = |code, detail: &str, until| Some(Hold { code, detail: detail.into(), until });
         waiting.hold = if namesake {
             hold(reason::Code::PreviousIncarnationLeaving, key, None)
+        } else if let Some(blocked) = blocked {
+            let code = match blocked.code {
+                Code::PodRefused => reason::Code::StartRefused,
+                _ => reason::Code::VolumeMissing,
+            };
+            hold(code, &blocked.message, None)
         } else if let Some(backoff) = backoff {
             let code = match backoff.code {
                 Code::NamespaceQuota => reason::Code::NamespaceQuota,
@@ -186,6 +194,14 @@ impl World {
             Some(message) => record.backoff = Some(Held { code: Code::NamespaceQuota, message, until: None }),
             None if record.backoff.as_ref().is_some_and(by_quota) => record.backoff = None,
             None => {}
+        }
+    }
+
+    /// A job whose volumes are not there yet is not planned either: nothing is promised that could not be kept.
+    fn block_by_volumes(&mut self, key: &str, job: &TrainingJob) {
+        let trouble = self.volume_trouble(key, job);
+        if let Some(record) = self.records.get_mut(key) {
+            record.blocked = trouble.map(|t| Held { code: t.code, message: t.message, until: None });
         }
     }
 
@@ -241,14 +257,17 @@ impl World {
             let ask = PodAsk::of_ours(&spec)
                 .map_err(|f| f.under(&format!("spec.roles[{row}].template.spec.")).of(translate::job::object(job)))?;
             let ask = translate::job::narrowed(ask, |c| c.avoiding(avoided.iter().cloned()));
+            let ask = self.with_volumes(key, job, row, &spec, ask);
+            let known = self.state.resources.len();
             shapes.push(self.book.shape(&mut self.state, &ask, &self.index.nodes));
+            self.resources_grew(known);
         }
         Ok(shapes)
     }
 
     /// The pod of a role as the API server would make it: by a dry run where one was answered, else by what its
     /// RuntimeClass and LimitRanges say.
-    fn effective_pod(&self, key: &str, job: &TrainingJob, role: usize) -> PodSpec {
+    pub(crate) fn effective_pod(&self, key: &str, job: &TrainingJob, role: usize) -> PodSpec {
         if let Some(probed) = self.records.get(key).and_then(|r| r.asks.get(role)?.clone()) {
             return (*probed).clone();
         }

@@ -6,6 +6,7 @@ pub mod index;
 mod jobs;
 mod nodes;
 pub mod record;
+mod storage;
 pub mod world;
 
 pub use index::Index;

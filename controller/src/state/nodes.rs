@@ -85,6 +85,8 @@ impl World {
         match translate::node::state(node, &foreign, &mut self.state.resources) {
             Ok(mut state) => {
                 state.lost |= translate::node::facts(node).lost(now, self.settings.node_lost_after);
+                let limits = self.index.csi_nodes.get(name).map(|n| translate::volumes::limits(n)).unwrap_or_default();
+                translate::volumes::grant(&mut state.allocatable, &self.state.resources, &limits);
                 state
             }
             Err(error) => {

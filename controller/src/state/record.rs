@@ -23,6 +23,8 @@ pub struct Record {
     pub flight: Option<Flight>,
     /// What keeps the job from being planned at all.
     pub fault: Option<Held>,
+    /// What has to come from outside before it can be planned.
+    pub blocked: Option<Held>,
     /// Waits this long after refusals.
     pub backoff: Option<Held>,
     /// Starts refused in a row.
@@ -68,6 +70,7 @@ impl Record {
             first_seen: now,
             flight: None,
             fault: None,
+            blocked: None,
             backoff: None,
             refusals: 0,
             stalls: 0,
@@ -138,6 +141,8 @@ pub enum FlightKind {
     Start,
     /// Makes pods that are missing.
     Complete,
+    /// Chooses nodes for claims whose volumes are made there.
+    Claims,
     /// Marks a Berth and tells its pods to go.
     Stop,
     /// Gives a Berth back.
@@ -163,6 +168,7 @@ impl FlightKind {
         match self {
             Self::Start => "start",
             Self::Complete => "complete",
+            Self::Claims => "claims",
             Self::Stop => "stop",
             Self::Release => "release",
             Self::Reserve => "reserve",

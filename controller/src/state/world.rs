@@ -2,7 +2,7 @@
 //!
 //! Invariant: every pod that takes room is counted exactly once, as a seat of its job or as foreign to its node.
 
-use super::index::{Changed, Index, job_of_berth, job_of_pod};
+use super::index::{Changed, Index, claims_of_job, claims_of_pod, job_of_berth, job_of_pod};
 use super::record::Record;
 use crate::args::Settings;
 use crate::watch::{Change, Delta};
@@ -121,6 +121,10 @@ impl World {
                 }
             }
             Delta::DisruptionBudget(_) => {}
+            Delta::Claim(change) => self.claims_changed(change),
+            Delta::Volume(change) => self.volumes_changed(change),
+            Delta::StorageClass(change) => self.classes_changed(change),
+            Delta::CsiNode(change) => self.csi_nodes_changed(change),
         }
     }
 
@@ -163,7 +167,7 @@ impl World {
         }
     }
 
-    fn all_jobs_dirty(&mut self) {
+    pub(super) fn all_jobs_dirty(&mut self) {
         self.dirty_jobs.extend(self.index.jobs.keys().cloned());
     }
 
@@ -185,17 +189,10 @@ impl World {
                     self.dirty_nodes.insert(node.to_owned());
                 }
                 self.dirty_jobs.extend(job_of_pod(pod));
+                self.exclusive_claims_moved(&claims_of_pod(pod));
             }
             match after {
-                Some(pod) => {
-                    let taken = translate::pod::taken(pod).unwrap_or_default();
-                    let known = self.state.resources.len();
-                    let rows = translate::amounts::rows(&taken, &mut self.state.resources);
-                    if self.state.resources.len() > known {
-                        translate::filters::grant_ports(&mut self.state);
-                    }
-                    self.taken.insert(key.clone(), rows);
-                }
+                Some(pod) => self.note_taken(key, pod),
                 None => {
                     self.taken.remove(key);
                 }
@@ -221,7 +218,10 @@ impl World {
     fn berths_changed(&mut self, changed: &Changed<Berth>) {
         for (_, before, after) in changed {
             for berth in [before, after].into_iter().flatten() {
-                self.dirty_jobs.insert(job_of_berth(berth));
+                let job = job_of_berth(berth);
+                let claims = self.index.jobs.get(&job).map(|job| claims_of_job(job)).unwrap_or_default();
+                self.exclusive_claims_moved(&Vec::from_iter(claims));
+                self.dirty_jobs.insert(job);
                 let unknown = |n: &&str| self.state.find_node(n).is_none();
                 self.places_dirty |= translate::berth::nodes_named(berth).iter().any(unknown);
                 self.dirty_nodes.extend(translate::berth::nodes_named(berth).into_iter().map(str::to_owned));

@@ -1,14 +1,17 @@
 //! The kinds that are watched, each with what is kept of it.
 
-use super::prune::{bare, node, pod};
+use super::prune::{bare, claim, csi_node, node, pod, volume};
 use super::{Change, Watcher};
 use crate::health::Pulse;
 use crate::metrics::Metrics;
 use crds::{Berth, Queue, Topology, TrainingJob};
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::api::Api;
 use kube::core::DeserializeGuard;
 use kube::{Client, Resource};
@@ -44,10 +47,18 @@ pub enum Delta {
     RuntimeClass(Change<RuntimeClass>),
     /// A disruption budget.
     DisruptionBudget(Change<PodDisruptionBudget>),
+    /// A claim of a volume.
+    Claim(Change<PersistentVolumeClaim>),
+    /// A volume.
+    Volume(Change<PersistentVolume>),
+    /// A class of volumes.
+    StorageClass(Change<StorageClass>),
+    /// What a node can attach.
+    CsiNode(Change<CSINode>),
 }
 
 /// Every kind that is watched, by the name used in health and metrics.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 16] = [
     "Node",
     "Pod",
     "TrainingJob",
@@ -60,6 +71,10 @@ const KINDS: [&str; 12] = [
     "ResourceQuota",
     "RuntimeClass",
     "PodDisruptionBudget",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "CSINode",
 ];
 
 /// What all watchers share.
@@ -88,6 +103,11 @@ pub fn spawn_all(client: Client, sender: mpsc::Sender<Delta>, pulse: Arc<Pulse>,
     shared.spawn::<ResourceQuota>("ResourceQuota", None, bare, Delta::ResourceQuota);
     shared.spawn::<RuntimeClass>("RuntimeClass", None, bare, Delta::RuntimeClass);
     shared.spawn::<PodDisruptionBudget>("PodDisruptionBudget", None, bare, Delta::DisruptionBudget);
+    shared.spawn::<PersistentVolumeClaim>("PersistentVolumeClaim", None, claim, Delta::Claim);
+    shared.spawn::<PersistentVolume>("PersistentVolume", None, volume, Delta::Volume);
+    // A default class says so in an annotation.
+    shared.spawn::<StorageClass>("StorageClass", None, |_| {}, Delta::StorageClass);
+    shared.spawn::<CSINode>("CSINode", None, csi_node, Delta::CsiNode);
 }
 
 impl Shared {

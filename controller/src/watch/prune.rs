@@ -1,6 +1,11 @@
 //! What is dropped of objects before they are kept: a cluster has 150,000 pods and we read a tenth of each.
 
-use k8s_openapi::api::core::v1::{Container, Node, Pod};
+use crds::names::annotations::SELECTED_NODE;
+use k8s_openapi::api::core::v1::{
+    CSIPersistentVolumeSource, Container, Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus, PersistentVolumeSpec, Pod,
+};
+use k8s_openapi::api::storage::v1::CSINode;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
 
@@ -17,6 +22,49 @@ pub(super) fn node(node: &mut Node) {
         status.volumes_attached = None;
         status.volumes_in_use = None;
         status.config = None;
+    }
+}
+
+/// Keeps of a claim how it is used and which node was chosen for it.
+pub(super) fn claim(claim: &mut PersistentVolumeClaim) {
+    claim.annotations_mut().retain(|name, _| name == SELECTED_NODE);
+    claim.labels_mut().clear();
+    let spec = claim.spec.take().unwrap_or_default();
+    claim.spec = Some(PersistentVolumeClaimSpec {
+        access_modes: spec.access_modes,
+        storage_class_name: spec.storage_class_name,
+        volume_name: spec.volume_name,
+        ..PersistentVolumeClaimSpec::default()
+    });
+    let phase = claim.status.take().and_then(|s| s.phase);
+    claim.status = Some(PersistentVolumeClaimStatus { phase, ..PersistentVolumeClaimStatus::default() });
+}
+
+/// Keeps of a volume where it can be used and whose it is.
+pub(super) fn volume(volume: &mut PersistentVolume) {
+    volume.annotations_mut().clear();
+    volume.labels_mut().retain(|name, _| name.ends_with("/zone") || name.ends_with("/region"));
+    let spec = volume.spec.take().unwrap_or_default();
+    let driver = |csi: CSIPersistentVolumeSource| CSIPersistentVolumeSource {
+        driver: csi.driver,
+        ..CSIPersistentVolumeSource::default()
+    };
+    volume.spec = Some(PersistentVolumeSpec {
+        claim_ref: spec.claim_ref,
+        node_affinity: spec.node_affinity,
+        csi: spec.csi.map(driver),
+        ..PersistentVolumeSpec::default()
+    });
+    volume.status = None;
+}
+
+/// Keeps of a node's drivers how much each can attach.
+pub(super) fn csi_node(node: &mut CSINode) {
+    bare(node);
+    node.spec.drivers.retain(|d| d.allocatable.as_ref().is_some_and(|a| a.count.is_some()));
+    for driver in &mut node.spec.drivers {
+        driver.node_id.clear();
+        driver.topology_keys = None;
     }
 }
 

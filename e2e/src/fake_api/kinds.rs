@@ -43,7 +43,7 @@ const fn ours(kind: &'static str, plural: &'static str, namespaced: bool) -> Kin
 }
 
 /// All of them.
-pub static KINDS: [Kind; 19] = [
+pub static KINDS: [Kind; 22] = [
     core("Node", "nodes", false, true),
     Kind { generation: true, ..core("Pod", "pods", true, true) },
     core("Service", "services", true, true),
@@ -52,11 +52,14 @@ pub static KINDS: [Kind; 19] = [
     core("Namespace", "namespaces", false, true),
     core("LimitRange", "limitranges", true, false),
     core("ResourceQuota", "resourcequotas", true, true),
+    core("PersistentVolume", "persistentvolumes", false, true),
     core("PersistentVolumeClaim", "persistentvolumeclaims", true, true),
     Kind { generation: true, ..of("scheduling.k8s.io", "PriorityClass", "priorityclasses", false, false) },
     of("node.k8s.io", "RuntimeClass", "runtimeclasses", false, false),
     Kind { generation: true, ..of("policy", "PodDisruptionBudget", "poddisruptionbudgets", true, true) },
     Kind { generation: true, ..of("apps", "DaemonSet", "daemonsets", true, true) },
+    of("storage.k8s.io", "StorageClass", "storageclasses", false, false),
+    of("storage.k8s.io", "CSINode", "csinodes", false, false),
     of("coordination.k8s.io", "Lease", "leases", true, false),
     of("events.k8s.io", "Event", "events", true, false),
     ours("TrainingJob", "trainingjobs", true),

@@ -3,6 +3,7 @@
 //! story, to the byte.
 //!
 //! - [`reality`]: what a cluster does by itself: kubelets, garbage collection, namespaces.
+//! - [`claims`]: volumes made for claims.
 //! - [`replica`]: processes of the controller that start, die, stand still and come back.
 //! - [`audit`]: the story so far, and the invariants I1 to I6 at every step of it.
 //! - [`scenes`]: the stages of a gang's life, each with its beginning and its goal.
@@ -14,6 +15,7 @@
 
 pub mod audit;
 pub mod chance;
+pub mod claims;
 pub mod objects;
 pub mod reality;
 pub mod replica;

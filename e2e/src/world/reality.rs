@@ -1,8 +1,9 @@
-//! What a cluster does by itself: kubelets take, run, end and stop pods; the garbage collector removes what lost its
+//! What a cluster does by itself: kubelets take, run, end and stop pods; volumes are made for claims; the garbage collector removes what lost its
 //! owner; the namespace controller empties namespaces; pods of deleted nodes are removed. Everything a little late, by
 //! the seed.
 
 use super::audit::Ledger;
+use super::claims;
 use super::objects::node_key;
 use crate::fake_api::verbs::{seconds, text};
 use crate::fake_api::{Change, FakeApi, Key, Kind, Rng, Verb, What};
@@ -27,6 +28,8 @@ enum Deed {
     Collect(Key),
     Purge(String),
     Forget(Key, String),
+    Claim(Key, String),
+    Provision(Key, String),
 }
 
 #[derive(Clone, Debug)]
@@ -150,9 +153,19 @@ impl Reality {
                     Some(delay) => self.plan(delay, Deed::Start(key.clone(), uid)),
                     None => self.soon(100, 1500, Deed::Start(key.clone(), uid)),
                 }
+                if claims::templates(object).next().is_some() {
+                    self.soon(200, 1500, Deed::Claim(key.clone(), text(object, "/metadata/uid").to_owned()));
+                }
                 self.soon(500, 4000, Deed::Collect(key));
             }
             ("Pod", What::Modified) if going && !was_going => self.leave(key, uid, object),
+            ("PersistentVolumeClaim", What::Added | What::Modified) => {
+                if text(object, "/spec/volumeName").is_empty() {
+                    self.soon(500, 3000, Deed::Provision(key, uid));
+                } else if object["metadata"]["ownerReferences"].is_array() {
+                    self.soon(500, 4000, Deed::Collect(key));
+                }
+            }
             ("Node", What::Added) => {
                 self.silent.remove(&key.name);
                 self.take_up(&key.name);
@@ -220,6 +233,16 @@ impl Reality {
             Deed::Collect(key) => self.collect(&key),
             Deed::Purge(namespace) => self.purge(namespace),
             Deed::Forget(key, uid) => self.forget(&key, &uid),
+            Deed::Claim(key, uid) => {
+                if let Some(pod) = self.pod(&key, &uid) {
+                    claims::make(&self.api, &key, &pod);
+                }
+            }
+            Deed::Provision(key, uid) => {
+                if let Some(line) = claims::provision(&self.api, &key, &uid) {
+                    self.tell(&line);
+                }
+            }
         }
     }
 
@@ -229,6 +252,11 @@ impl Reality {
         let gone = !self.has_node(&node);
         let going = !text(&pod, "/metadata/deletionTimestamp").is_empty();
         if gone || going || self.silent.contains(&node) || text(&pod, "/status/phase") != "Pending" {
+            return;
+        }
+        // Volumes come first.
+        if !claims::are_bound(&self.api, key, &pod) {
+            self.soon(500, 1500, Deed::Start(key.clone(), uid.to_owned()));
             return;
         }
         let refusal = pod["metadata"]["annotations"]["kubelet.test/refuse"].as_str().map(str::to_owned);

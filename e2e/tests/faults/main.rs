@@ -9,3 +9,4 @@ mod pinned;
 mod points;
 mod seeds;
 mod stages;
+mod volumes;

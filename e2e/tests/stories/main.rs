@@ -8,10 +8,12 @@ mod nodes;
 mod refusals;
 mod shares;
 mod starts;
+mod volumes;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let all = [starts::all(), shares::all(), nodes::all(), lifecycle::all(), refusals::all(), faults::all()];
+    let all =
+        [starts::all(), volumes::all(), shares::all(), nodes::all(), lifecycle::all(), refusals::all(), faults::all()];
     berth_e2e::runner::main("stories", all.into_iter().flatten().collect())
 }
