@@ -5,7 +5,7 @@ SHELL := /usr/bin/env bash
 
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build test lint fmt demo demo-down crds bench quality e2e nightly sweep bench-api uninstall
+.PHONY: help build test lint fmt demo demo-down crds bench quality e2e nightly sweep bench-api plane-faults conformance uninstall
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,15 @@ quality: ## Quality on public traces, each figure beside its mark; writes target
 
 sweep: ## Every fault at every call of every stage of a gang's life; writes target/sweep.json
 	hack/sweep
+
+bench-api: ## Gangs against a real API server beside bare loops; writes target/bench-api.json
+	hack/bench-api
+
+plane-faults: ## Faults on a real control plane: the controller killed at 50 points, leaders stopped, servers restarted
+	BERTH_KILLS=$${BERTH_KILLS:-50} cargo test --workspace --test plane_faults
+
+conformance: ## The fake API server beside a real one, request by request
+	cargo test --workspace --test conformance -- --nocapture
 
 nightly: ## The laws at their full counts, and the licence and advisory audit
 	hack/nightly

@@ -104,6 +104,25 @@ impl Component {
         Ok(())
     }
 
+    /// Its process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.child.id())
+    }
+
+    /// Sends it a signal by name: `STOP` makes it stand still, `CONT` lets it go on.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let pid = self.pid().with_context(|| format!("{} does not run", self.name))?;
+        let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status()?;
+        if !status.success() {
+            bail!("{} could not be sent {name}", self.name);
+        }
+        Ok(())
+    }
+
     /// Ends it as a crash would: SIGKILL, no word of farewell.
     pub fn kill(&mut self) {
         if let Some(mut running) = self.running.take() {

@@ -83,6 +83,11 @@ impl Story {
         Ok(story)
     }
 
+    /// Stops remembering pods: a measurement must not pay for it.
+    pub fn end_ledger(&self) {
+        self.watch.abort();
+    }
+
     /// Levels `block` and `rack` over the story's pool.
     async fn topology(&self) -> Result<()> {
         let spec = json!({
