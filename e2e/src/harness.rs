@@ -15,6 +15,9 @@ use tokio::sync::Mutex;
 /// A component may have to compile its caches on a busy machine before it is ready.
 const READY: Duration = Duration::from_secs(120);
 
+/// Environment variables of components, and their values.
+pub type Settings = &'static [(&'static str, &'static str)];
+
 /// What stories share.
 pub struct World {
     /// The administrator's client.
@@ -25,6 +28,8 @@ pub struct World {
     pub webhook: Mutex<Component>,
     /// Port of the controller's metrics.
     pub metrics: u16,
+    /// What components are told beside the usual.
+    settings: Settings,
     /// The control plane; ends last.
     pub plane: Arc<Plane>,
 }
@@ -35,6 +40,14 @@ impl World {
     /// # Errors
     /// If a part does not come up; its output is in the message.
     pub async fn up(name: &str) -> Result<Self> {
+        Self::up_with(name, &[]).await
+    }
+
+    /// The same with settings of its own for the components: names of environment variables and their values.
+    ///
+    /// # Errors
+    /// If a part does not come up; its output is in the message.
+    pub async fn up_with(name: &str, settings: Settings) -> Result<Self> {
         // 1. The control plane, while the binaries are brought up to date.
         let owned = name.to_owned();
         let plane = tokio::task::spawn_blocking(move || Plane::up(&owned));
@@ -50,14 +63,26 @@ impl World {
             crds::names::WEBHOOK_ACCOUNT,
             hook_health,
             &[("BERTH_WEBHOOK_LISTEN", hook), ("BERTH_WEBHOOK_HEALTH", hook_health)],
+            settings,
         )?;
-        let mut controller = component(&plane, crds::names::CONTROLLER_ACCOUNT, metrics, &[("BERTH_LISTEN", metrics)])?;
+        let listen = [("BERTH_LISTEN", metrics)];
+        let mut controller = component(&plane, crds::names::CONTROLLER_ACCOUNT, metrics, &listen, settings)?;
         webhook.start()?;
         controller.start()?;
         webhook.ready(READY).await?;
         controller.ready(READY).await?;
         let client = plane.client().await?;
-        Ok(Self { client, controller: Mutex::new(controller), webhook: Mutex::new(webhook), metrics, plane })
+        Ok(Self { client, controller: Mutex::new(controller), webhook: Mutex::new(webhook), metrics, settings, plane })
+    }
+
+    /// Another replica of the controller, not started yet, and the port of its metrics.
+    ///
+    /// # Errors
+    /// If there is no port for it.
+    pub fn replica(&self) -> Result<(Component, u16)> {
+        let port = process::free_port()?;
+        let listen = [("BERTH_LISTEN", port)];
+        Ok((component(&self.plane, crds::names::CONTROLLER_ACCOUNT, port, &listen, self.settings)?, port))
     }
 
     /// Creates any object; kind and namespace are read from it.
@@ -152,7 +177,13 @@ impl Drop for Keeper {
 }
 
 /// A component with its service account's rights; short terms, so that a killed leader is followed soon.
-fn component(plane: &Plane, name: &'static str, health: u16, ports: &[(&str, u16)]) -> Result<Component> {
+fn component(
+    plane: &Plane,
+    name: &'static str,
+    health: u16,
+    ports: &[(&str, u16)],
+    own: Settings,
+) -> Result<Component> {
     let kubeconfig = plane.token(name)?;
     let url = format!("https://127.0.0.1:{}", ports[0].1);
     let env = [
@@ -169,7 +200,8 @@ fn component(plane: &Plane, name: &'static str, health: u16, ports: &[(&str, u16
         ("BERTH_RESIZE_INTERVAL", "5s"),
         ("NO_COLOR", "1"),
     ];
-    let settings = env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    // The last of a name counts.
+    let settings = env.iter().chain(own).map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let listening = ports.iter().map(|(key, port)| ((*key).to_owned(), format!("127.0.0.1:{port}")));
     Ok(Component::new(name, plane.dir(), health, settings.chain(listening).collect()))
 }

@@ -6,6 +6,7 @@
 //! - [`process`]: the controller and the webhook as child processes.
 //! - [`harness`]: all of it together, once for each test binary.
 //! - [`story`]: a namespace, a queue, a pool of nodes and a topology of its own for each story.
+//! - [`settled`]: whether a real cluster has come to rest as promised.
 //! - [`job`]: a short way to write jobs.
 //! - [`wait`]: waiting by condition, never by time.
 //! - [`world`]: whole clusters on a virtual clock over [`fake_api`], with every fault at every call.
@@ -17,6 +18,7 @@ pub mod job;
 pub mod plane;
 pub mod process;
 pub mod runner;
+pub mod settled;
 pub mod story;
 pub mod wait;
 pub mod world;

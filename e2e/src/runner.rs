@@ -3,7 +3,7 @@
 //! `cargo test -p berth-e2e --test stories -- WORD` runs those whose name contains a word.
 #![allow(clippy::print_stdout)] // it is a test runner
 
-use crate::harness::World;
+use crate::harness::{Settings, World};
 use anyhow::{Result, anyhow};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
@@ -41,6 +41,11 @@ macro_rules! stories {
 
 /// Runs all that the command line asks for.
 pub fn main(binary: &str, stories: Vec<Told>) -> ExitCode {
+    main_with(binary, &[], stories)
+}
+
+/// The same in a world whose components have settings of their own.
+pub fn main_with(binary: &str, settings: Settings, stories: Vec<Told>) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|a| a == "--list") {
         stories.iter().for_each(|s| println!("{}: test", s.name));
@@ -55,7 +60,7 @@ pub fn main(binary: &str, stories: Vec<Told>) -> ExitCode {
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(tell(binary, &stories))) {
+    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(tell(binary, settings, &stories))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -64,9 +69,9 @@ pub fn main(binary: &str, stories: Vec<Told>) -> ExitCode {
     }
 }
 
-async fn tell(binary: &str, stories: &[Told]) -> Result<()> {
+async fn tell(binary: &str, settings: Settings, stories: &[Told]) -> Result<()> {
     let began = Instant::now();
-    let world = Arc::new(World::up(binary).await?);
+    let world = Arc::new(World::up_with(binary, settings).await?);
     println!("\nrunning {} tests (the world is up after {:.1} s)", stories.len(), began.elapsed().as_secs_f64());
     let _keeper = world.keep_controller();
     let mut failed = Vec::new();
