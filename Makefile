@@ -50,7 +50,7 @@ plane-faults: ## Faults on a real control plane: the controller killed at 50 poi
 	BERTH_KILLS=$${BERTH_KILLS:-50} cargo test --workspace --test plane_faults
 
 conformance: ## The fake API server beside a real one, request by request
-	cargo test --workspace --test conformance -- --nocapture
+	cargo test --workspace --test conformance -- --nocapture --ignored
 
 nightly: ## The laws at their full counts, and the licence and advisory audit
 	hack/nightly

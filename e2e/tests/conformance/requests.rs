@@ -116,7 +116,7 @@ impl Requests {
             }
             "berths" => json!({
                 "apiVersion": "berth.dev/v1alpha1", "kind": "Berth",
-                "spec": {"job": "j", "jobUid": "u", "incarnation": 1, "queue": "q", "state": self.one(&["Reserved", "Committed"])},
+                "spec": {"job": "j", "jobUid": "u", "incarnation": 1, "queue": "q", "state": "Committed"},
             }),
             _ => job::manifest(&format!("{{name: {name}, roles: [{{replicas: 1}}]}}"), "", "q", "p").expect("it reads"),
         };
@@ -175,7 +175,7 @@ impl Requests {
         }
         let mut body = json!({"metadata": metadata});
         if plural == "berths" && self.0.chance(300) {
-            body["spec"] = json!({"state": self.one(&["Reserved", "Committed", "Released"])});
+            body["spec"] = json!({"leaderEpoch": self.one(&[1, 2])});
         }
         self.ask("PATCH", plural, Some(name), "", "?fieldManager=berth", Some(body))
     }
