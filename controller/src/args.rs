@@ -29,8 +29,9 @@ pub struct Args {
     /// Time limit of one write to the API server, in seconds; less than half of the Lease's.
     #[arg(long, env = "BERTH_WRITE_SECONDS", default_value_t = 10)]
     pub write_seconds: u64,
-    /// Writes under way at once. More than an API server can answer in time only makes every answer late.
-    #[arg(long, env = "BERTH_CONCURRENCY", default_value_t = 32)]
+    /// Writes under way at once. Fewer leave an API server idle between a write and the next, or let others' requests
+    /// take the turn of a gang's; more only make every answer late. Its priority and fairness shares it out.
+    #[arg(long, env = "BERTH_CONCURRENCY", default_value_t = 96)]
     pub concurrency: usize,
     /// Operations (starts, stops and the like) under way at once; the others wait in order.
     #[arg(long, env = "BERTH_OPERATIONS", default_value_t = 16)]

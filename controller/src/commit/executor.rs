@@ -175,21 +175,22 @@ impl Executor {
     async fn pods(&self, calls: Vec<PodCall>) -> Vec<Result<Option<Arc<Pod>>, Fault>> {
         let refused = AtomicBool::new(false);
         let refused = &refused;
-        stream::iter(calls)
-            .map(|call| async move {
-                // After a definite refusal the gang is lost anyway: do not make pods that only have to go again.
-                if refused.load(Ordering::Relaxed) && matches!(call, PodCall::Create(_)) {
-                    return Err(Fault::NotSent);
-                }
-                let answer = self.pod(call).await;
-                if matches!(answer, Err(Fault::Refused(_))) {
-                    refused.store(true, Ordering::Relaxed);
-                }
-                answer
-            })
-            .buffered(self.concurrency)
-            .collect()
-            .await
+        let one = |(row, call): (usize, PodCall)| async move {
+            // After a definite refusal the gang is lost anyway: do not make pods that only have to go again.
+            if refused.load(Ordering::Relaxed) && matches!(call, PodCall::Create(_)) {
+                return (row, Err(Fault::NotSent));
+            }
+            let answer = self.pod(call).await;
+            if matches!(answer, Err(Fault::Refused(_))) {
+                refused.store(true, Ordering::Relaxed);
+            }
+            (row, answer)
+        };
+        // As they come: a slow answer must not hold back the calls behind it. Then in the order of the calls again.
+        let mut answers: Vec<_> =
+            stream::iter(calls.into_iter().enumerate()).map(one).buffer_unordered(self.concurrency).collect().await;
+        answers.sort_by_key(|(row, _)| *row);
+        answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
     async fn pod(&self, call: PodCall) -> Result<Option<Arc<Pod>>, Fault> {
