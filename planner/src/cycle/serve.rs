@@ -37,6 +37,15 @@ impl<'a> Cycle<'a> {
             .filter(|q| !state.waiting(*q).is_empty())
             .map(|q| Line::open(state, q))
             .collect();
+        if let [line] = &mut lines[..] {
+            // Nobody to contend with.
+            line.head = self.next_of(line);
+            while let Some(job) = line.head.take() {
+                self.serve_one(line, job);
+                line.head = self.next_of(line);
+            }
+            return self.serve_fair_again();
+        }
         let mut contest = Contest::new(&self.shares);
         for line in &mut lines {
             self.enter(&mut contest, line);

@@ -35,8 +35,10 @@ const QUALITY: [Part; 5] = [
     ("openb", openb::measure),
 ];
 
-const SPEED: [Part; 8] = [
-    ("replays", replays::measure),
+const SPEED: [Part; 10] = [
+    ("helios-pooled", replays::helios),
+    ("helios-on-lingjun", replays::helios_on_lingjun),
+    ("ricc", replays::ricc),
     ("decisions", cycles::decisions),
     ("throughput", cycles::throughput),
     ("many-pods", cycles::many_pods),
