@@ -7,6 +7,7 @@ use super::start::Not;
 use super::{Cycle, Fate};
 use crate::ids::{JobIdx, QueueIdx};
 use crate::job::{Placement, Reservation};
+use crate::place::domains_used;
 use crate::queue::{Backfill, QueueState};
 use crate::reason::{Code, Reason};
 use crate::share::{Contest, Head};
@@ -44,7 +45,7 @@ impl<'a> Cycle<'a> {
                 self.serve_one(line, job);
                 line.head = self.next_of(line);
             }
-            return self.serve_fair_again();
+            return;
         }
         let mut contest = Contest::new(&self.shares);
         for line in &mut lines {
@@ -165,13 +166,18 @@ impl<'a> Cycle<'a> {
             // Nothing came free that the promise did not count on; only a victim's protection may have ended.
             return self.clear_room_instead(job, old).unwrap_or_else(|| Outcome::Blocked(self.why_promised(job, old)));
         }
+        let goal = match self.policy.patience_from_first_start {
+            // What was waited for is not given up for a sooner start in more domains.
+            true if patience.is_some() => Some(domains_used(self.state().topology(), &self.spec(job), &old.placement)),
+            _ => patience.map(|p| p.0),
+        };
         self.take_out(job, old);
         let here = if due { self.same_seats(job, old) } else { None };
         let place = match here {
             Some(placement) => Ok(placement),
             // Its room is being cleared where it was promised, and nowhere else.
             None if due && old.clearing => Err(Not::Space { limit: false }),
-            None => self.place_now(job, patience.map(|p| p.0)),
+            None => self.place_now(job, goal),
         };
         // While patience lasts a preferred domain that was promised is not given up for a sooner start without one.
         let spec = self.spec(job);
@@ -187,7 +193,7 @@ impl<'a> Cycle<'a> {
             self.put_in(job, old);
             return Outcome::Blocked(self.why_promised(job, old));
         }
-        let (now, goal) = (self.now(), patience.map(|p| p.0));
+        let now = self.now();
         let sooner = self.earliest_before(job, now, old.start, goal).filter(|(start, _)| now < *start);
         let sooner = sooner.filter(|(_, p)| !held_to || self.in_preferred(&spec, p));
         match self.pass_lower_promised(job, old, sooner.as_ref().map_or(old.start, |s| s.0), goal, held_to) {
@@ -251,11 +257,11 @@ impl<'a> Cycle<'a> {
 
     /// Patience has not run out: wait for the preferred level if the plan shows it in time.
     fn wait_for_preferred(&mut self, line: &Line<'_>, job: JobIdx, goal: u32, until: Time) -> Option<Outcome> {
-        if self.policy.patience_from_first_start && !self.due_a_promise(line) {
-            return None;
-        }
-        let until = if until.is_never() { self.first_start(job) + self.patience_of(job) } else { until };
-        let (start, placement) = self.earliest(job, self.now(), Some(goal)).filter(|(start, _)| *start <= until)?;
+        let (start, placement) = if self.policy.patience_from_first_start {
+            self.due_a_promise(line).then(|| self.fewer_domains_soon(job, goal))??
+        } else {
+            self.earliest_before(job, self.now(), until + Span(1), Some(goal))?
+        };
         self.wake_at(until);
         if start > self.now() && self.due_a_promise(line) {
             self.reserve(job, start, placement, Vec::new());
@@ -266,16 +272,23 @@ impl<'a> Cycle<'a> {
         Some(Outcome::Blocked(reason))
     }
 
-    fn patience_of(&self, job: JobIdx) -> Span {
-        self.job(job).spec.locality.patience
-    }
-
-    /// When the job could start anywhere at all.
-    fn first_start(&mut self, job: JobIdx) -> Time {
-        if self.place_now(job, None).is_ok() {
-            return self.now();
+    /// The start in fewest domains, not later than the patience after the first start in any number of them.
+    fn fewer_domains_soon(&mut self, job: JobIdx, best: u32) -> Option<(Time, Placement)> {
+        let (now, spec) = (self.now(), self.spec(job));
+        let (first, anywhere) = match self.place_now(job, None) {
+            Ok(placement) => (now, placement),
+            Err(_) => self.earliest(job, now, None)?,
+        };
+        let until = first + spec.locality.patience + Span(1);
+        let used = |cycle: &Self, p: &Placement| domains_used(cycle.state().topology(), &spec, p);
+        let (mut fewest, mut found) = (used(self, &anywhere), None);
+        while fewest > best
+            && let Some(fewer) = self.earliest_before(job, now, until, Some(fewest - 1)).filter(|f| f.0 > now)
+        {
+            fewest = used(self, &fewer.1);
+            found = Some(fewer);
         }
-        self.earliest(job, self.now(), None).map_or(Time::NEVER, |(start, _)| start)
+        found
     }
 
     pub(super) fn due_a_promise(&self, line: &Line<'_>) -> bool {

@@ -26,5 +26,6 @@ mod wide;
 pub use ask::{Ask, Found, Loss, NoFit};
 pub use candidates::{Never, candidates, never_fits};
 pub use grow::{extend, replace};
+pub(crate) use quality::domains_used;
 pub use quality::quality;
 pub use search::{fits, place};
