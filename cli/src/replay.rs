@@ -43,12 +43,15 @@ pub(crate) struct Args {
     /// How waiting jobs may be overtaken.
     #[arg(long, value_enum, default_value = "easy")]
     backfill: Backfill,
-    /// How many waiting jobs hold a reservation (easy: 1, conservative: all).
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    /// How many waiting jobs hold a reservation (easy: 1, conservative: all; 0: none, free room goes to the first that fit).
+    #[arg(long, value_parser = clap::value_parser!(u32))]
     depth: Option<u32>,
-    /// Share of its run that a gang waits for fewer domains, from its first possible start (at most 30 min).
+    /// Share of its run that a gang waits for fewer domains, from its first possible start.
     #[arg(long, value_parser = percent)]
     patience: Option<f64>,
+    /// The longest such wait.
+    #[arg(long, default_value = "30m", value_parser = span, requires = "patience")]
+    patience_cap: Span,
     /// Half-life of decayed use; 0 looks at present use only.
     #[arg(long, default_value = "24h", value_parser = span)]
     half_life: Span,
@@ -215,6 +218,7 @@ impl Args {
             },
             depth: self.depth,
             patience: self.patience,
+            patience_cap: self.patience_cap,
             half_life: self.half_life,
             leaf_orders: self.leaf_orders,
             estimates: match self.estimates {

@@ -8,13 +8,9 @@ const WHY: [(&str, &str); 8] = [
          only move it with a cause",
     ),
     ("EASY: excess leaves by node-hours", "no patience there, and standing reservations hold nodes"),
-    (
-        "excess leaves by node-hours",
-        "patience is capped at 30 min and waits for the fewest domains ever possible; the study had no cap and waited for \
-         fewer than now. Without the cap: .42 at ×2.0",
-    ),
+    ("at most 30 min: excess leaves by node-hours", "long gangs give up on a better place after half an hour"),
+    ("excess leaves by node-hours", "standing reservations hold nodes"),
     ("mean leaves of gangs", "standing reservations hold nodes: waits a fifth shorter, leaves 1 to 2 % more"),
-    ("depth 5, patience 10 %: mean wait", "the cap on patience, see the excess"),
     (
         "Helios, 194 days, pooled: whole replay",
         "every plan is checked and every event goes through the whole planner; the profile is flat (checker 13 %, the \

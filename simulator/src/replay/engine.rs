@@ -136,7 +136,11 @@ impl<'a> Engine<'a> {
         let mut private = PrivateSchedules::new();
         if policy.private_schedules {
             for queue in &queues {
-                private.set_queue(*queue, PrivateRules::of(state.queue(*queue)), Time(i64::MIN));
+                let mut rules = PrivateRules::of(state.queue(*queue));
+                if let Some(rules) = rules.as_mut().filter(|r| r.backfill == Backfill::Depth(0)) {
+                    rules.backfill = Backfill::Depth(1);
+                }
+                private.set_queue(*queue, rules, Time(i64::MIN));
             }
             private.set_frozen(!guarantees_covered(&state), Time(i64::MIN));
         }
@@ -272,12 +276,10 @@ impl<'a> Engine<'a> {
 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     fn locality(&self, work: &Work, gang: bool) -> Locality {
-        /// Longer waits than this for a better place harm gangs when estimates are far too long.
-        const CAP: Span = Span::from_secs(30 * 60);
         let Some(share) = self.options.patience.filter(|_| gang) else { return Locality::default() };
         let pool = &self.state.topology().pools()[0];
         let leaf = pool.levels.last().map(|l| l.name.clone());
-        let patience = Span((work.estimate.0 as f64 * share) as i64).min(CAP);
+        let patience = Span((work.estimate.0 as f64 * share) as i64).min(self.options.patience_cap);
         Locality { required: None, preferred: leaf, patience }
     }
 

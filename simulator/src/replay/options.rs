@@ -78,10 +78,14 @@ pub struct ReplayOptions {
     pub order: OrderRule,
     /// Overtaking.
     pub backfill: BackfillRule,
-    /// Reservations with `Conservative` (all waiting jobs if absent).
+    /// Waiting jobs that hold a reservation (one under `Easy`, all under `Conservative` if absent). None with 0: room that
+    /// is free is lent to the first that fit, and only the quotas' private schedules, which are EASY then, hold for
+    /// anybody.
     pub depth: Option<u32>,
     /// Share of its run for which a gang waits for fewer domains, from its first possible start.
     pub patience: Option<f64>,
+    /// The longest it may be: estimates that are far too long would otherwise make gangs wait far too long.
+    pub patience_cap: Span,
     /// Half-life of decayed use.
     pub half_life: Span,
     /// Runs over this many shuffled orders of leaves, of which means are taken; 0: the file's order, once.
@@ -123,6 +127,7 @@ impl ReplayOptions {
             backfill: BackfillRule::Easy,
             depth: None,
             patience: None,
+            patience_cap: Span::from_secs(30 * 60),
             half_life: Span::from_secs(24 * 3600),
             leaf_orders: 0,
             estimates: Estimates::Log,
