@@ -31,22 +31,31 @@ pub(super) struct Holding<'a> {
     pub(super) counts: bool,
 }
 
-/// A job that is over its time, or told to go and not gone, is there at least an instant longer.
-const INSTANT: Span = Span(1);
+/// Who is over its time is assumed to end one cycle later, and when that is over, after twice as long again and again.
+pub(super) fn assumed(end: Time, now: Time, cycle: Span) -> Time {
+    let waits = std::iter::successors(Some(cycle.0.max(1)), |wait| wait.checked_mul(2));
+    waits.map(|wait| Time(end.0.saturating_add(wait))).find(|at| *at > now).unwrap_or(Time::NEVER)
+}
 
 /// All holdings, in row order of the jobs.
-pub(super) fn all<'a>(snapshot: &Snapshot<'a>, fates: &Fates<'a>) -> Vec<Holding<'a>> {
+pub(super) fn all<'a>(snapshot: &Snapshot<'a>, cycle: Span, fates: &Fates<'a>) -> Vec<Holding<'a>> {
     let mut holdings = Vec::new();
     let mut fates = fates.iter().peekable();
     for (row, job) in snapshot.state.jobs() {
         while fates.next_if(|(at, _)| **at < row).is_some() {}
         let fate = fates.next_if(|(at, _)| **at == row).map(|(_, fate)| fate);
-        of_job(snapshot.now, row, job, fate, &mut holdings);
+        of_job((snapshot.now, cycle), row, job, fate, &mut holdings);
     }
     holdings
 }
 
-fn of_job<'a>(now: Time, row: JobIdx, job: &'a Job, fate: Option<&Fate<'a>>, into: &mut Vec<Holding<'a>>) {
+fn of_job<'a>(
+    (now, cycle): (Time, Span),
+    row: JobIdx,
+    job: &'a Job,
+    fate: Option<&Fate<'a>>,
+    into: &mut Vec<Holding<'a>>,
+) {
     let mut push = |seats: Cow<'a, [Seat]>, from, until, kind, counts| {
         let window = Window { from, until: Moment::at(until) };
         into.push(Holding { job: row, spec: &job.spec, seats, window, kind, counts });
@@ -65,15 +74,19 @@ fn of_job<'a>(now: Time, row: JobIdx, job: &'a Job, fate: Option<&Fate<'a>>, int
                 |p: Promise<'a>| (p.start, p.end, p.placement, if p.fresh { Kind::Fresh } else { Kind::Standing });
             let promise = fate.map_or_else(standing, |f| f.promise.map(after));
             if let Some((start, end, placement, kind)) = promise {
-                push(Cow::Borrowed(&placement.seats), Moment::at(start.max(now)), end, kind, true);
+                // Its victims may take a cycle longer than their time to be gone (decision 1): it waits for them.
+                let clearing = waiting.reservation.as_ref().is_some_and(|r| r.clearing);
+                let waits = clearing && kind == Kind::Standing && start < now && now < start + cycle;
+                let from = if waits { start + cycle } else { start.max(now) };
+                push(Cow::Borrowed(&placement.seats), Moment::at(from), end, kind, true);
             }
         }
         Phase::Leaving(leaving) => {
-            let until = if leaving.gone_by < now { now + INSTANT } else { leaving.gone_by };
+            let until = if leaving.gone_by < now { assumed(leaving.gone_by, now, cycle) } else { leaving.gone_by };
             push(Cow::Borrowed(&leaving.placement.seats), found, until, Kind::Old, true);
         }
         Phase::Running(running) => {
-            let until = if running.ends <= now { now + INSTANT } else { running.ends };
+            let until = if running.ends <= now { assumed(running.ends, now, cycle) } else { running.ends };
             let before = &running.placement;
             match fate.map(|f| (f.halt, f.reshaped)) {
                 Some((Some(_), _)) => {
@@ -82,7 +95,11 @@ fn of_job<'a>(now: Time, row: JobIdx, job: &'a Job, fate: Option<&Fate<'a>>, int
                 Some((None, Some(after))) => {
                     push(Cow::Owned(common(before, after)), found, until, Kind::Old, true);
                     push(Cow::Owned(beyond(after, before)), found, until, Kind::Fresh, false);
-                    push(Cow::Owned(beyond(before, after)), found, now + job.spec.grace, Kind::Old, false);
+                    // A pod stuck on a dead node blocks nothing (decision 24).
+                    let rank = |s: &Seat| job.spec.first_rank(usize::from(s.role)) + s.index;
+                    let mut gone = beyond(before, after);
+                    gone.retain(|s| !running.lost.contains(&rank(s)));
+                    push(Cow::Owned(gone), found, now + job.spec.grace, Kind::Old, false);
                 }
                 _ => push(Cow::Borrowed(&before.seats), found, until, Kind::Old, true),
             }

@@ -76,7 +76,7 @@ fn judge(snapshot: &Snapshot<'_>, policy: &Policy, plan: &Plan, scope: Scope) ->
     places::check(&case, &mut found);
     promises::check(&case, &mut found);
     if scope == Scope::Everything || !case.fates.is_empty() {
-        let holdings = holding::all(snapshot, &case.fates);
+        let holdings = holding::all(snapshot, policy.cycle, &case.fates);
         let nodes = capacity::Nodes::of(&case, &holdings);
         nodes.check(&case, &mut found);
         let queues = quota::Queues::of(&case, &holdings);

@@ -3,7 +3,7 @@
 use super::Case;
 use super::capacity::{Nodes, Spared};
 use super::fate::Fate;
-use super::holding::beyond;
+use super::holding::{assumed, beyond};
 use super::moment::{Moment, Window};
 use super::quota::{self, Queues, lineage};
 use super::violation::{Protection, Violation};
@@ -201,7 +201,8 @@ fn needed(
     let now = case.snapshot.now;
     let grace = fate.job.spec.grace;
     let from = Moment::at(now + grace);
-    let until = Moment::at(running.ends.max(now + Span(1)));
+    let until =
+        Moment::at(if running.ends <= now { assumed(running.ends, now, case.policy.cycle) } else { running.ends });
     let spared = Spared { spec: &fate.job.spec, seats: &gone, stay: Window { from, until } };
     let by_room = nodes.needs_them_gone(case, taker, &spared);
     let by_guarantee = || queues.needs_the_guarantee(case, taker, &spared);

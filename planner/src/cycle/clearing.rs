@@ -4,13 +4,14 @@ use super::prey::{Prey, one_step_less};
 use super::victims::{Cleared, Victim};
 use super::{Cycle, Demand};
 use crate::ids::{DomainIdx, JobIdx, NodeIdx, ShapeIdx};
-use crate::job::Placement;
-use crate::ledger::HoldKind;
-use crate::place::Ask;
+use crate::job::{JobSpec, Placement};
+use crate::ledger::{HoldKind, SpaceRoom};
+use crate::place::{Ask, Found};
 use crate::room::Room;
 use crate::share::{Reclaim, Taker};
 use crate::state::Tally;
 use crate::time::{Span, Time};
+use std::sync::Arc;
 
 /// One step of clearing: a job's surplus, or the whole job.
 #[derive(Clone, Debug)]
@@ -39,109 +40,145 @@ impl Level {
     }
 }
 
-impl Cycle<'_> {
+/// One domain being cleared on paper for one taker.
+struct Trial<'a, 'p> {
+    taker: JobIdx,
+    domain: DomainIdx,
+    prey: &'p [Prey],
+    spec: Arc<JobSpec>,
+    demand: Arc<Demand>,
+    tally: Tally,
+    /// When everybody who could go would be gone.
+    start: Time,
+    room: SpaceRoom<'a>,
+    /// How much of each possible victim is left.
+    levels: Vec<Level>,
+    taken: Vec<usize>,
+    found: Option<Found>,
+}
+
+impl<'a> Cycle<'a> {
     /// Clears one domain: surplus first, then whole jobs by price, until the taker fits; then spares whom it can.
     pub(super) fn clear_domain(&mut self, job: JobIdx, domain: DomainIdx, prey: &[Prey]) -> Option<Cleared> {
-        let spec = self.spec(job);
-        let demand = self.demand(job);
-        let range = self.state().topology().domain(domain).nodes.clone();
-        let inside = |p: &Prey| p.seats.seats.iter().any(|s| range.contains(&s.node.0));
+        let mut trial = self.open_trial(job, domain, prey);
+        let steps = self.steps(&trial);
+        self.take_until_it_fits(&mut trial, steps);
+        self.spare(&mut trial);
+        let start = self.soonest(&trial);
+        // Put everything back: choosing is not stopping.
+        let chosen = trial.levels.clone();
+        for row in std::mem::take(&mut trial.taken) {
+            self.set_level(prey, &mut trial.levels, row, Level::Full);
+        }
+        let placement = trial.found?.placement;
+        let victims = self.victims_of(prey, &chosen, &placement);
+        (!victims.is_empty()).then_some(Cleared { victims, start, placement })
+    }
+
+    fn open_trial<'p>(&mut self, taker: JobIdx, domain: DomainIdx, prey: &'p [Prey]) -> Trial<'a, 'p> {
+        let (spec, demand) = (self.spec(taker), self.demand(taker));
         // Quotas of the pool that the domain is in count too.
         let pool = self.state().topology().domain(domain).pool;
         let tally =
             demand.by_pool.iter().find(|(p, _)| *p == pool).map_or_else(|| demand.plain.clone(), |(_, t)| t.clone());
-        let quota_bound = self.quota_allows(job).is_err() || !self.quota_after(job, &tally);
-        let helps = |p: &Prey| inside(p) || quota_bound;
-        let mut steps: Vec<Step> = Vec::new();
-        for (row, p) in prey.iter().enumerate().filter(|(_, p)| helps(p)) {
-            if p.floor_seats.is_some() {
-                steps.push(Step { prey: row, whole: false });
-            }
-        }
-        for (row, p) in prey.iter().enumerate().filter(|(_, p)| helps(p)) {
-            if p.whole {
-                steps.push(Step { prey: row, whole: true });
-            }
-        }
-        let start = self.now() + self.longest_grace(prey, &steps);
-        let mut room =
-            self.ledger.space_room(range.map(NodeIdx).collect(), &demand.shapes, start, start + spec.window());
-        let limit = self.policy.search_limit;
-        let ask = Ask {
-            spec: &spec,
-            sizes: &demand.sizes,
-            start,
-            predicted_end: start + spec.predicted(),
-            most_domains: None,
-            search_limit: limit,
-            within: Some(domain),
-        };
-        let mut levels: Vec<Level> = vec![Level::Full; prey.len()];
-        let mut taken: Vec<usize> = Vec::new();
-        let mut fits = None;
-        for step in steps {
-            let level = if step.whole { Level::Gone } else { Level::Floor };
-            if !self.may_still_take(job, &prey[step.prey], levels[step.prey]) {
+        let grace = prey.iter().map(|p| self.spec(p.job).grace).max().unwrap_or(Span::ZERO);
+        let start = self.now() + grace;
+        let nodes = self.state().topology().domain(domain).node_range().collect();
+        let room = self.ledger.space_room(nodes, &demand.shapes, start, start + spec.window());
+        let levels = vec![Level::Full; prey.len()];
+        Trial { taker, domain, prey, spec, demand, tally, start, room, levels, taken: Vec::new(), found: None }
+    }
+
+    /// Everybody's surplus first, then whole jobs. Who is elsewhere helps only where a quota binds.
+    fn steps(&mut self, trial: &Trial<'_, '_>) -> Vec<Step> {
+        let range = self.state().topology().domain(trial.domain).nodes.clone();
+        let quota_bound = !self.quota_after(trial);
+        let inside = |p: &Prey| p.seats.seats.iter().any(|s| range.contains(&s.node.0));
+        let helping = trial.prey.iter().enumerate().filter(|(_, p)| quota_bound || inside(p));
+        let helping: Vec<(usize, &Prey)> = helping.collect();
+        let surplus = helping.iter().filter(|(_, p)| p.floor_seats.is_some());
+        let whole = helping.iter().filter(|(_, p)| p.whole);
+        let step = |prey: usize, whole: bool| Step { prey, whole };
+        surplus.map(|(row, _)| step(*row, false)).chain(whole.map(|(row, _)| step(*row, true))).collect()
+    }
+
+    fn take_until_it_fits(&mut self, trial: &mut Trial<'_, '_>, steps: Vec<Step>) {
+        for Step { prey: row, whole } in steps {
+            if !self.may_still_take(trial.taker, &trial.prey[row], trial.levels[row]) {
                 continue;
             }
-            self.set_level(prey, &mut levels, step.prey, level);
-            room.set_free(&self.freed_nodes(prey, step.prey, start, start + spec.window()));
-            taken.push(step.prey);
-            if !self.quota_after(job, &tally) {
-                continue;
+            self.set_trial(trial, row, if whole { Level::Gone } else { Level::Floor });
+            trial.taken.push(row);
+            if self.quota_after(trial) && self.enough_slots(&trial.room, trial.domain, &trial.demand) {
+                trial.found = self.place_in(trial);
             }
-            if self.enough_slots(&room, domain, &demand)
-                && let Ok(found) = crate::place::place(&room, &ask)
-            {
-                fits = Some(found);
-                break;
+            if trial.found.is_some() {
+                return;
             }
         }
-        // Each that is not needed is spared, dearest first: the whole job, then its surplus.
-        let sparing: Vec<usize> = if fits.is_some() { taken.iter().rev().copied().collect() } else { Vec::new() };
-        for row in sparing {
-            let kept = levels[row];
-            for spared in kept.milder(prey[row].floor_seats.is_some()) {
-                self.set_level(prey, &mut levels, row, spared);
-                room.set_free(&self.freed_nodes(prey, row, start, start + spec.window()));
-                match crate::place::place(&room, &ask) {
-                    Ok(found) if self.quota_after(job, &tally) => {
-                        fits = Some(found);
-                        break;
-                    }
-                    _ => {
-                        self.set_level(prey, &mut levels, row, kept);
-                        room.set_free(&self.freed_nodes(prey, row, start, start + spec.window()));
-                    }
+    }
+
+    /// Each that is not needed is spared, dearest first: the whole job, then its surplus.
+    fn spare(&mut self, trial: &mut Trial<'_, '_>) {
+        if trial.found.is_none() {
+            return;
+        }
+        for row in trial.taken.clone().into_iter().rev() {
+            let kept = trial.levels[row];
+            for spared in kept.milder(trial.prey[row].floor_seats.is_some()) {
+                self.set_trial(trial, row, spared);
+                let found = if self.quota_after(trial) { self.place_in(trial) } else { None };
+                if found.is_some() {
+                    trial.found = found;
+                    break;
                 }
+                self.set_trial(trial, row, kept);
             }
         }
-        let chosen = levels.clone();
-        // The room was looked at when everybody who could go would be gone: those who do go may be gone sooner.
-        let grace = prey.iter().zip(&chosen).filter(|(_, level)| **level != Level::Full);
-        let grace = grace.map(|(p, _)| self.spec(p.job).grace).max().unwrap_or(Span::ZERO);
+    }
+
+    /// The room was looked at when everybody who could go would be gone: those who do go may be gone sooner.
+    fn soonest(&mut self, trial: &Trial<'_, '_>) -> Time {
+        let going = trial.prey.iter().zip(&trial.levels).filter(|(_, level)| **level != Level::Full);
+        let grace = going.map(|(p, _)| self.spec(p.job).grace).max().unwrap_or(Span::ZERO);
         let soon = self.now() + grace;
-        let sooner = fits.as_ref().is_some_and(|f| soon < start && self.seats_are_free_from(&spec, &f.placement, soon));
-        let start = if sooner { soon } else { start };
-        // Put everything back: choosing is not stopping.
-        for row in taken {
-            self.set_level(prey, &mut levels, row, Level::Full);
-        }
-        let found = fits?;
+        let Some(found) = trial.found.as_ref().filter(|_| soon < trial.start) else { return trial.start };
+        let tally = self.tally(&trial.spec, &found.placement);
+        let sooner = self.quota.fits(self.state(), &trial.spec, &tally, soon)
+            && self.seats_are_free_from(&trial.spec, &found.placement, soon);
+        if sooner { soon } else { trial.start }
+    }
+
+    /// Who goes, in the order in which they were judged: surplus before whole jobs.
+    fn victims_of(&mut self, prey: &[Prey], chosen: &[Level], placement: &Placement) -> Vec<Victim> {
+        let at = |level: Level| prey.iter().zip(chosen).filter(move |(_, l)| **l == level).map(|(p, _)| p);
         let mut victims: Vec<Victim> = Vec::new();
-        for (p, level) in prey.iter().zip(&chosen).filter(|(_, level)| **level != Level::Full) {
-            let shrunk = if *level == Level::Floor { p.floor_seats.clone() } else { None };
+        for p in at(Level::Floor) {
+            let shrunk = Some(self.least_shrink(p, placement));
             victims.push(Victim { job: p.job, shrunk, cause: p.cause });
         }
-        if victims.is_empty() {
-            return None;
-        }
-        for victim in &mut victims {
-            if victim.shrunk.is_some() {
-                victim.shrunk = Some(self.least_shrink(prey, victim.job, job, &found.placement, start));
-            }
-        }
-        Some(Cleared { victims, start, placement: found.placement })
+        victims.extend(at(Level::Gone).map(|p| Victim { job: p.job, shrunk: None, cause: p.cause }));
+        victims
+    }
+
+    fn place_in(&self, trial: &Trial<'_, '_>) -> Option<Found> {
+        let ask = Ask {
+            spec: &trial.spec,
+            sizes: &trial.demand.sizes,
+            start: trial.start,
+            predicted_end: trial.start + trial.spec.predicted(),
+            most_domains: None,
+            search_limit: self.policy.search_limit,
+            within: Some(trial.domain),
+        };
+        crate::place::place(&trial.room, &ask).ok()
+    }
+
+    /// Shows one possible victim at a level, in the books and in the room that is looked at.
+    fn set_trial(&mut self, trial: &mut Trial<'_, '_>, row: usize, to: Level) {
+        self.set_level(trial.prey, &mut trial.levels, row, to);
+        let (from, to) = (trial.start, trial.start + trial.spec.window());
+        trial.room.set_free(&self.freed_nodes(trial.prey, row, from, to));
     }
 
     /// Whether another queue is still above its right after what was taken from it before: several small bites must not
@@ -158,11 +195,7 @@ impl Cycle<'_> {
         self.shares.may_reclaim(&taker, theirs.queue, &held) != Reclaim::No
     }
 
-    fn longest_grace(&self, prey: &[Prey], steps: &[Step]) -> Span {
-        steps.iter().map(|s| self.spec(prey[s.prey].job).grace).max().unwrap_or(Span::ZERO)
-    }
-
-    /// Makes the ledger and the shares show a job at one level of what it holds.
+    /// Makes the ledger, the quota book and the shares show a job at one level of what it holds.
     fn set_level(&mut self, prey: &[Prey], levels: &mut [Level], row: usize, to: Level) {
         let p = &prey[row];
         let from = std::mem::replace(&mut levels[row], to);
@@ -180,6 +213,13 @@ impl Cycle<'_> {
             self.ledger.hold(p.job, &spec, &seats(to), HoldKind::Running, (Time(i64::MIN), p.ends), p.ends);
         }
         let (before, after) = (self.tally(&spec, &seats(from)), self.tally(&spec, &seats(to)));
+        let (state, until, ever) = (self.state(), self.held_until(p.job), Time(i64::MIN));
+        if from != Level::Gone {
+            self.quota.remove(state, spec.queue, ever, until, &before);
+        }
+        if to != Level::Gone {
+            self.quota.add(state, spec.queue, ever, until, &after);
+        }
         // A job that goes whole leaves its queue's count of running jobs too.
         match (from, to) {
             (_, Level::Gone) => self.shares.leave(spec.queue, &before),
@@ -204,27 +244,19 @@ impl Cycle<'_> {
         }
     }
 
-    fn quota_after(&self, job: JobIdx, tally: &Tally) -> bool {
-        let spec = &self.job(job).spec;
-        self.shares.limit_left(spec.queue, tally).is_ok()
-            && (spec.preemptible || self.shares.within_guarantee(spec.queue, tally).is_ok())
+    /// Whether quotas let the taker start, once those who go are gone, and run its whole window.
+    fn quota_after(&mut self, trial: &Trial<'_, '_>) -> bool {
+        let state = self.state();
+        self.shares.lending_left(trial.spec.queue, &trial.tally).is_ok()
+            && self.quota.fits(state, &trial.spec, &trial.tally, trial.start)
     }
 
     /// Of a job's surplus, only as many steps as the taker's seats need.
-    fn least_shrink(
-        &mut self,
-        prey: &[Prey],
-        victim: JobIdx,
-        taker: JobIdx,
-        seats: &Placement,
-        start: Time,
-    ) -> Placement {
-        let Some(p) = prey.iter().find(|p| p.job == victim) else { return Placement::default() };
-        let spec = self.spec(victim);
+    fn least_shrink(&mut self, p: &Prey, seats: &Placement) -> Placement {
+        let spec = self.spec(p.job);
         let wanted: Vec<NodeIdx> = seats.nodes();
         let needed = |kept: &Placement| kept.seats.iter().filter(|s| wanted.contains(&s.node)).count();
         let floor = p.floor_seats.clone().unwrap_or_else(|| p.seats.clone());
-        let _ = (taker, start);
         // Highest indexes go first; stop as soon as no seat that the taker wants is left above the floor.
         let mut kept = p.seats.clone();
         while needed(&kept) > needed(&floor) {

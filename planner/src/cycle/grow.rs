@@ -153,7 +153,7 @@ impl Cycle<'_> {
         let mut shapes: Vec<_> = spec.roles.iter().map(|r| r.shape).collect();
         shapes.sort_unstable();
         shapes.dedup();
-        let end = self.ends(job);
+        let end = self.held_until(job);
         let nodes = {
             let room = self.ledger.now_room(&shapes, end);
             crate::place::extend(&room, spec, seats, row, step, None)?
@@ -181,7 +181,7 @@ impl Cycle<'_> {
         let state = self.state();
         let held_until = self.held_until(job);
         self.quota.remove(state, spec.queue, Time(i64::MIN), held_until, &before);
-        let fits = self.quota.fits_for(state, spec.queue, &after, window, self.snapshot.now);
+        let fits = self.quota.fits_for(state, spec.queue, &after, window, (self.snapshot.now, !spec.preemptible));
         self.quota.add(state, spec.queue, Time(i64::MIN), held_until, &before);
         fits.then_some(grown)
     }

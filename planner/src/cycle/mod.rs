@@ -101,6 +101,8 @@ pub(crate) struct Cycle<'a> {
     decisions: u32,
     /// Something was done by which jobs looked at before it may get more than they got.
     unsettled: bool,
+    /// Victims were looked for in vain: whatever is decided after it may change that.
+    sought: bool,
 }
 
 /// Times that a plan goes on over all waiting jobs; each needs a decision in the one before it.
@@ -143,6 +145,7 @@ impl<'a> Cycle<'a> {
             freed: snapshot.state.freed(),
             decisions: 0,
             unsettled: false,
+            sought: false,
         }
     }
 
@@ -261,12 +264,10 @@ impl<'a> Cycle<'a> {
     fn put_in(&mut self, job: JobIdx, reservation: &Reservation) {
         let spec = self.spec(job);
         let predicted = (reservation.start + spec.predicted()).min(reservation.end);
-        // Victims without grace are there until their owner says that they are gone: their room counts once.
-        let gone = if reservation.clearing { self.now() + self.policy.cycle } else { reservation.start };
-        let window = (reservation.start.max(gone.min(reservation.end)), reservation.end);
+        let window = reservation.counts_during(self.now(), self.policy.cycle);
         self.ledger.hold(job, &spec, &reservation.placement, HoldKind::Reserved, window, predicted);
         let tally = self.tally(&spec, &reservation.placement);
-        self.quota.promise(self.state(), &spec, reservation.start, reservation.end, &tally);
+        self.quota.promise(self.state(), &spec, window.0, window.1, &tally);
     }
 
     /// Takes a reservation out of the ledger and the quota book.
@@ -274,7 +275,8 @@ impl<'a> Cycle<'a> {
         let spec = self.spec(job);
         self.ledger.release(job, &reservation.placement, HoldKind::Reserved);
         let tally = self.tally(&spec, &reservation.placement);
-        self.quota.remove(self.state(), spec.queue, reservation.start, reservation.end, &tally);
+        let (from, to) = reservation.counts_during(self.now(), self.policy.cycle);
+        self.quota.remove(self.state(), spec.queue, from, to, &tally);
     }
 
     /// Promises a start to a job without a reservation.
@@ -405,6 +407,7 @@ impl<'a> Cycle<'a> {
             self.no_room.clear();
             self.plan.pending.clear();
             self.freed = false;
+            self.sought = false;
             self.serve();
             self.grow();
             if self.decisions == before {
@@ -416,7 +419,7 @@ impl<'a> Cycle<'a> {
     /// Notes a decision; `stirs`: others may gain by it who were looked at before.
     fn decided(&mut self, stirs: bool) {
         self.decisions += 1;
-        self.unsettled |= stirs;
+        self.unsettled |= stirs || self.sought;
     }
 
     fn close(mut self) -> Plan {

@@ -165,9 +165,10 @@ impl Cycle<'_> {
                 let spec = self.spec(other);
                 let tally = self.tally(&spec, &reservation.placement);
                 let state = self.state();
-                self.quota.remove(state, spec.queue, reservation.start, reservation.end, &tally);
+                let window = reservation.counts_during(self.now(), self.policy.cycle);
+                self.quota.remove(state, spec.queue, window.0, window.1, &tally);
                 let fits = self.quota.fits(state, &spec, &tally, reservation.start);
-                self.quota.promise(state, &spec, reservation.start, reservation.end, &tally);
+                self.quota.promise(state, &spec, window.0, window.1, &tally);
                 !fits
             };
             if spoiled || over {

@@ -22,7 +22,7 @@ impl Cycle<'_> {
             .collect();
         standing.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| self.rank(a.1).cmp(&self.rank(b.1))));
         let mut broken: Vec<(JobIdx, Reservation, Cause)> = Vec::new();
-        for (_, job) in standing {
+        for &(_, job) in &standing {
             let Some(reservation) = self.promise(job) else { continue };
             if let Some(cause) = self.dropped(job) {
                 self.take_out(job, &reservation);
@@ -39,6 +39,27 @@ impl Cycle<'_> {
         }
         for (job, reservation, cause) in broken {
             self.mend(job, &reservation, cause);
+        }
+        let now = self.now();
+        for (_, job) in standing.into_iter().take_while(|(start, _)| *start <= now) {
+            self.start_if_due(job);
+        }
+    }
+
+    /// Who is due and finds its very seats free starts before anybody else is looked at: what is cleared or given for
+    /// others in this plan must not be in its way.
+    fn start_if_due(&mut self, job: JobIdx) {
+        let Some(reservation) = self.promise(job).filter(|r| r.start <= self.now()) else { return };
+        if self.outside_hold(job).is_some() || self.fates.contains_key(&job) {
+            return;
+        }
+        self.take_out(job, &reservation);
+        match self.same_seats(job, &reservation) {
+            Some(placement) => {
+                self.reservations = self.reservations.saturating_sub(1);
+                self.start(job, placement);
+            }
+            None => self.put_in(job, &reservation),
         }
     }
 
@@ -103,9 +124,10 @@ impl Cycle<'_> {
         let spec = self.spec(job);
         let tally = self.tally(&spec, &reservation.placement);
         let state = self.state();
-        self.quota.remove(state, spec.queue, reservation.start, reservation.end, &tally);
+        let window = reservation.counts_during(self.now(), self.policy.cycle);
+        self.quota.remove(state, spec.queue, window.0, window.1, &tally);
         let fits = self.quota.fits(state, &spec, &tally, from);
-        self.quota.promise(state, &spec, reservation.start, reservation.end, &tally);
+        self.quota.promise(state, &spec, window.0, window.1, &tally);
         // A limit that others of the queue fill for longer than planned is their overrun; else somebody edited it.
         if fits {
             return None;

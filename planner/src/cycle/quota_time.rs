@@ -4,7 +4,7 @@
 //! Once it is promised a start, nothing else may spoil that moment, so its guarantee is a limit at that very instant.
 
 use crate::ids::QueueIdx;
-use crate::job::{JobSpec, Phase, Placement};
+use crate::job::{JobSpec, Phase, Placement, Reservation};
 use crate::policy::Policy;
 use crate::queue::{QueueState, Quota};
 use crate::state::{ClusterState, Snapshot, Tally};
@@ -47,8 +47,8 @@ impl QuotaBook {
     pub(crate) fn open(snapshot: Snapshot<'_>, policy: &Policy) -> Self {
         let state = snapshot.state;
         let mut book = Self::default();
-        let guaranteed = state.queues().iter().any(|q| !q.guarantee.is_empty())
-            && state.jobs().any(|(_, j)| !j.spec.preemptible && j.waiting().is_some());
+        let guaranteed =
+            state.queues().iter().any(|q| !q.guarantee.is_empty()) && state.jobs().any(|(_, j)| !j.spec.preemptible);
         for (row, queue) in state.queues().iter().enumerate() {
             let restricted = !queue.limit.is_empty() || queue.max_running_jobs.is_some();
             if (restricted || guaranteed && !queue.guarantee.is_empty()) && queue.state != QueueState::Held {
@@ -68,7 +68,10 @@ impl QuotaBook {
                     let to = crate::ledger::Ledger::assumed_end(l.gone_by, snapshot.now, policy.cycle);
                     vec![(Time(i64::MIN), to, &l.placement)]
                 }
-                Phase::Waiting(w) => w.reservation.iter().map(|r| (r.start, r.end, &r.placement)).collect(),
+                Phase::Waiting(w) => {
+                    let window = |r: &'_ Reservation| r.counts_during(snapshot.now, policy.cycle);
+                    w.reservation.iter().map(|r| (window(r).0, window(r).1, &r.placement)).collect()
+                }
             };
             let strict = !job.spec.preemptible && job.waiting().is_some();
             let shed = job.shedding.iter().map(|(placement, until)| {
@@ -164,16 +167,16 @@ impl QuotaBook {
         self.first_fit(state, spec, tally, from) == Some(from)
     }
 
-    /// Whether a queue may hold so much more during `[from, from + length)`.
+    /// Whether a queue may hold so much more during `[from, from + length)`; `strict`: within its guarantee at first.
     pub(crate) fn fits_for(
         &self,
         state: &ClusterState,
         queue: QueueIdx,
         tally: &Tally,
         length: Span,
-        from: Time,
+        (from, strict): (Time, bool),
     ) -> bool {
-        self.first(state, queue, Demand { tally, length, strict: false }, from) == Some(from)
+        self.first(state, queue, Demand { tally, length, strict }, from) == Some(from)
     }
 }
 

@@ -33,7 +33,8 @@ impl Cycle<'_> {
     fn repair_one(&mut self, job: JobIdx) {
         let Some(running) = self.job(job).running() else { return };
         let spec = self.spec(job);
-        let window_end = running.ends;
+        // One that is over its time stays a little longer, and may not stay where others are promised room.
+        let window_end = self.held_until(job);
         let mut shapes: Vec<_> = spec.roles.iter().map(|r| r.shape).collect();
         shapes.sort_unstable();
         shapes.dedup();
@@ -92,12 +93,16 @@ impl Cycle<'_> {
             let old = running.placement.clone();
             self.stop(job, StopCause::NodeLost, None);
             self.ledger.release(job, &old, HoldKind::Leaving);
-            if spec.grace == Span::ZERO && self.seats_are_free(&spec, &placement) {
-                let gone = Ledger::assumed_end(self.now(), self.now(), self.policy.cycle);
-                let tally = self.tally(&spec, &old);
-                self.quota.remove(self.state(), spec.queue, Time(i64::MIN), gone, &tally);
+            let gone = Ledger::assumed_end(self.now() + spec.grace, self.now(), self.policy.cycle);
+            let (before, after) = (self.tally(&spec, &old), self.tally(&spec, &placement));
+            let (state, ever, now) = (self.state(), Time(i64::MIN), self.now());
+            self.quota.remove(state, spec.queue, ever, gone, &before);
+            // The new window may reach into what a limit has promised others.
+            let within = self.quota.fits(state, &spec, &after, now);
+            if spec.grace == Span::ZERO && within && self.seats_are_free(&spec, &placement) {
                 self.start(job, placement);
             } else {
+                self.quota.add(state, spec.queue, ever, gone, &before);
                 let gone_by = self.now() + spec.grace;
                 self.ledger.hold(job, &spec, &old, HoldKind::Leaving, (Time(i64::MIN), gone_by), gone_by);
             }

@@ -215,7 +215,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// The promised seats, if they are free now and the quota allows.
-    fn same_seats(&mut self, job: JobIdx, reservation: &Reservation) -> Option<Placement> {
+    pub(super) fn same_seats(&mut self, job: JobIdx, reservation: &Reservation) -> Option<Placement> {
         self.quota_allows(job).ok()?;
         let spec = self.spec(job);
         self.seats_are_free(&spec, &reservation.placement).then(|| reservation.placement.clone())

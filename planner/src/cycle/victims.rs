@@ -61,6 +61,12 @@ impl Cycle<'_> {
                 None => self.stop(victim.job, victim.cause, Some(job)),
             }
         }
+        if cleared.start <= self.now() && self.starts_beside(job, &cleared.placement) {
+            // Those who go were in its way later on, not now.
+            self.reservations = self.reservations.saturating_sub(u32::from(promised.is_some()));
+            self.start(job, cleared.placement);
+            return Some(Outcome::Started);
+        }
         if let Some(reservation) = promised {
             // The old promise is pulled forward to the cleared room.
             self.move_to(job, reservation, Some((cleared.start, cleared.placement)), None, victims);
@@ -70,6 +76,12 @@ impl Cycle<'_> {
         let mut reason = Reason::of(Code::ClearingRoom, names);
         reason.until = Some(cleared.start);
         Some(Outcome::Blocked(reason))
+    }
+
+    /// Whether a job fits beside those who were just told to go.
+    fn starts_beside(&mut self, job: JobIdx, placement: &Placement) -> bool {
+        let spec = self.spec(job);
+        self.quota_allows(job).is_ok() && self.seats_are_free(&spec, placement)
     }
 
     /// The cheapest sufficient set of victims for a job, if there is one and waiting is not better.
@@ -83,6 +95,7 @@ impl Cycle<'_> {
         let coming = self.coming_beside(job);
         coming.iter().for_each(|(queue, tally)| self.shares.grow(*queue, tally));
         let choice = self.choose_among(job, promised);
+        self.sought |= choice.is_none();
         coming.iter().for_each(|(queue, tally)| self.shares.shrink(*queue, tally));
         choice
     }

@@ -22,6 +22,15 @@ pub struct Reservation {
     pub clearing: bool,
 }
 
+impl Reservation {
+    /// When it counts: victims without grace are there until their owner says that they are gone, and what they and
+    /// their taker hold counts once.
+    pub(crate) fn counts_during(&self, now: Time, cycle: Span) -> (Time, Time) {
+        let gone = if self.clearing { now + cycle } else { self.start };
+        (self.start.max(gone.min(self.end)), self.end)
+    }
+}
+
 /// Why a waiting job is not considered at all in this plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {

@@ -132,7 +132,7 @@ impl Shares<'_> {
         self.lending_left(queue, demand)
     }
 
-    fn lending_left(&self, queue: QueueIdx, demand: &Tally) -> Result<(), OverLimit> {
+    pub(crate) fn lending_left(&self, queue: QueueIdx, demand: &Tally) -> Result<(), OverLimit> {
         for lending in &self.lending {
             let key = self.columns.key(lending.column);
             let wanted = demand.get(&key).copied().unwrap_or(0);

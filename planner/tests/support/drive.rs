@@ -160,7 +160,8 @@ impl<'w> Sim<'w> {
     }
 
     pub fn fail(&self, what: &str) -> String {
-        let from = self.log.len().saturating_sub(60);
+        let most = if std::env::var_os("BERTH_LAW_ONE").is_some() { 1200 } else { 60 };
+        let from = self.log.len().saturating_sub(most);
         format!("at {} s: {what}\n{}", self.now.as_secs_f64(), self.log[from..].join("\n"))
     }
 
