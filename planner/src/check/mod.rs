@@ -11,6 +11,7 @@ mod capacity;
 mod fate;
 mod gang;
 mod holding;
+mod lending;
 mod moment;
 mod places;
 mod promises;
@@ -81,6 +82,7 @@ fn judge(snapshot: &Snapshot<'_>, policy: &Policy, plan: &Plan, scope: Scope) ->
         nodes.check(&case, &mut found);
         let queues = quota::Queues::of(&case, &holdings);
         queues.check(&case, &mut found);
+        lending::check(&case, &mut found);
         victims::check(&case, &nodes, &queues, &mut found);
     }
     if found.is_empty() { Ok(()) } else { Err(found) }

@@ -113,27 +113,40 @@ impl<'h, 'a> Queues<'h, 'a> {
         }
     }
 
-    /// Whether a taker that is not preemptible would start beyond a guarantee above it if its victim kept these seats.
+    /// Whether a job that is not preemptible (the taker, or one whose promise begins while the taker is there) would start
+    /// beyond a guarantee above it and the taker if the victim kept these seats.
     pub(super) fn needs_the_guarantee(&self, case: &Case<'_>, taker: JobIdx, spared: &Spared<'_>) -> bool {
-        let begins = self.holdings.iter().find(|h| h.job == taker && h.kind != Kind::Old && !h.spec.preemptible);
-        let Some(own) = begins.filter(|h| spared.stay.from <= h.window.from && h.window.from < spared.stay.until)
-        else {
-            return false;
-        };
-        let at = own.window.from;
+        let Some(own) = self.holdings.iter().find(|h| h.job == taker && h.kind != Kind::Old) else { return false };
+        let (stay, there) = (spared.stay, own.window);
+        let strict = self.holdings.iter().filter(|h| h.kind != Kind::Old && !h.spec.preemptible && h.counts);
+        strict
+            .filter(|h| stay.from <= h.window.from && h.window.from < stay.until)
+            .filter(|h| there.from <= h.window.from && h.window.from < there.until)
+            .any(|begins| self.beyond_a_guarantee(case, begins, own, spared))
+    }
+
+    /// Whether, when one job begins, a guarantee above it, the taker and the victim would be exceeded with these seats.
+    fn beyond_a_guarantee(
+        &self,
+        case: &Case<'_>,
+        begins: &Holding<'_>,
+        taker: &Holding<'_>,
+        spared: &Spared<'_>,
+    ) -> bool {
+        let at = begins.window.from;
+        let of = |h: &Holding<'_>, key| amount(&case.snapshot, h.spec, &count(&case.snapshot, &h.seats), key);
         let theirs = count(&case.snapshot, spared.seats);
-        let wants = count(&case.snapshot, &own.seats);
         let victims: Vec<QueueIdx> = lineage(&case.snapshot, spared.spec.queue).collect();
-        lineage(&case.snapshot, own.spec.queue).filter(|q| victims.contains(q)).any(|queue| {
+        let takers: Vec<QueueIdx> = lineage(&case.snapshot, taker.spec.queue).collect();
+        let shared = lineage(&case.snapshot, begins.spec.queue).filter(|q| victims.contains(q) && takers.contains(q));
+        shared.into_iter().any(|queue| {
             let there = |h: &&Holding<'_>| {
                 h.window.from <= at && at < h.window.until && lineage(&case.snapshot, h.spec.queue).any(|q| q == queue)
             };
             case.snapshot.state.queue(queue).guarantee.iter().any(|(key, most)| {
-                let more = amount(&case.snapshot, own.spec, &wants, *key);
                 let kept = amount(&case.snapshot, spared.spec, &theirs, *key);
-                let held = |h: &Holding<'_>| amount(&case.snapshot, h.spec, &count(&case.snapshot, &h.seats), *key);
-                let used: i64 = self.holdings.iter().filter(there).map(held).sum();
-                more > 0 && kept > 0 && used + kept > *most
+                let used: i64 = self.holdings.iter().filter(there).map(|h| of(h, *key)).sum();
+                of(begins, *key) > 0 && of(taker, *key) > 0 && kept > 0 && used + kept > *most
             })
         })
     }

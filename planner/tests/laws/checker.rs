@@ -529,3 +529,22 @@ fn unlimited_jobs_are_never_assumed_to_end() {
     b.promised(&JobDraw::gang(1, 8), b.on(&[1], 1), 900_000);
     b.bad(vec![b.start(endless, b.on(&[1], 1))], "OverCapacity");
 }
+
+#[test]
+fn room_that_a_lending_limit_keeps_back_is_lent_to_nobody() {
+    // Of 64 GPUs a is guaranteed 32 and lends at most 8 of them: 24 stay for it.
+    let mut b = Bench::new(vec![QueueDraw { guarantee: Some(32), ..QueueDraw::open() }, QueueDraw::open()]);
+    let mut lender = b.state.queue(b.state.find_queue("q0").unwrap()).clone();
+    lender.lending_limit = build::gpu_quota(&mut b.state, Some(8));
+    b.state.set_queue(lender);
+    let other = JobDraw { queue: 1, ..JobDraw::gang(1, 8) };
+    for node in 0..4 {
+        b.running(&other, b.on(&[node], 1), 950);
+    }
+    let (one, two) = (b.waiting(&other), b.waiting(&other));
+    let own = b.waiting(&JobDraw::gang(1, 8));
+    b.good(vec![b.start(one, b.on(&[4], 1))]);
+    b.bad(vec![b.start(one, b.on(&[4], 1)), b.start(two, b.on(&[5], 1))], "OverLent");
+    // What the lender itself takes is not kept back any more, and costs nobody his room.
+    b.good(vec![b.start(own, b.on(&[5], 1)), b.start(one, b.on(&[4], 1))]);
+}

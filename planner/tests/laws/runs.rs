@@ -22,7 +22,7 @@ fn small_calm_clusters_obey_every_law() {
 }
 
 #[test]
-#[ignore = "open: about 1 in 20: planning again after clearings (law 8), spared victims and their right (law 6)"]
+#[ignore = "open: 2 in 1,000 were left (a spared victim, law 6, since judged by promises too): to be counted anew at 10,000"]
 fn medium_clusters_obey_every_law() {
     law("1-6 and 8, medium clusters in trouble", 150, &world(Kind::MEDIUM), |w| holds(&w));
 }
