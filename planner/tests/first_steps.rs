@@ -61,3 +61,20 @@ fn a_gang_starts_a_large_one_gets_a_date_and_a_short_one_passes_it() {
     assert_eq!(actions.len(), 4);
     assert!(step(&mut state, now).is_empty(), "planning again changes nothing");
 }
+
+#[test]
+fn a_job_s_own_promise_is_not_told_as_room_held_by_others() {
+    let mut state = cluster(4);
+    submit(&mut state, "first", 3, 3600, Time::ZERO);
+    let large = submit(&mut state, "large", 4, 7200, Time::ZERO);
+    step(&mut state, Time::ZERO);
+    let table = |state: &ClusterState, job: JobIdx| {
+        let plan = plan(&state.at(Time::from_secs(1)), &Policy::standard());
+        let told = plan.pending.iter().find(|p| p.job == job).expect("it waits").reason.domains[0].clone();
+        (told.free, told.held_by_plan, told.short)
+    };
+    assert_eq!(table(&state, large), (1, 0, 3), "the fourth node is its own from the start of its promise on");
+    let other = submit(&mut state, "other", 2, 7200, Time::ZERO);
+    step(&mut state, Time::from_secs(1));
+    assert_eq!(table(&state, other).1, 1, "to another job the same node is held");
+}

@@ -83,6 +83,7 @@ pub fn empty(berth: &Berth, journal: Journal, now: Timestamp) -> Operation {
         verify_gone: false,
         journal,
         probes: Vec::new(),
+        planned: Vec::new(),
         companions: Vec::new(),
         claims: Vec::new(),
         delete: Vec::new(),

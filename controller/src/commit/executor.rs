@@ -95,7 +95,7 @@ impl Executor {
             }
             Request::CreateCompanion(companion) => Answer::Done(self.create_companion(&companion).await),
             Request::ReadCompanion(companion) => Answer::Companion(self.read_companion(&companion).await),
-            Request::Probe(pod) => Answer::Done(self.probe(&pod).await.map(|_| ())),
+            Request::Probe(pod) => Answer::Probed(self.probe(&pod).await.map(Arc::new)),
             Request::SelectNode(selection) => Answer::Done(self.select_node(&selection).await),
             Request::ListPods { namespace, berth } => Answer::Listed(self.list_pods(&namespace, &berth).await),
             Request::Pods(calls) => Answer::Pods(self.pods(calls).await),
@@ -162,7 +162,13 @@ impl Executor {
         let pod = self.stamped_pod(pod);
         let api = self.api::<Pod>(namespace_of(&pod.metadata));
         let params = PostParams { dry_run: true, ..post() };
-        self.write("dry-run", "Pod", api.create(&params, &pod)).await
+        match self.write("dry-run", "Pod", api.create(&params, &pod)).await {
+            // Some webhook cannot be asked without effects: that says nothing of the pod.
+            Err(Fault::Refused(no)) if no.message.contains("does not support dry run") => {
+                Err(Fault::Unknown(no.message))
+            }
+            answer => answer,
+        }
     }
 
     async fn list_pods(&self, namespace: &str, berth: &str) -> Result<Vec<Arc<Pod>>, Fault> {

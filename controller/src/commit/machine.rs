@@ -1,7 +1,7 @@
 //! The protocol as a step machine without I/O, clock or randomness. A crash between any two requests is an index.
 
 use super::create::{self, Round, Slot};
-use super::operation::{Journal, OnRefusal, Operation, Outcome, Stage, Undo};
+use super::operation::{Journal, OnRefusal, Operation, Outcome, POD_CHANGED, Stage, Undo};
 use super::request::{Answer, Call, Fault, Member, PodCall, Refusal, Request};
 use super::undo::{self, Undoing};
 use super::{is_terminal, owner_uid};
@@ -80,7 +80,7 @@ impl Machine {
             (State::Journal, Answer::Berth(written)) => self.journaled(written),
             (State::Journal, Answer::Done(deleted)) => self.deleted_berth(deleted),
             (State::JournalRead, Answer::Berth(read)) => self.journal_read(read),
-            (State::Probe(at), Answer::Done(verdict)) => self.probed(at, verdict),
+            (State::Probe(at), Answer::Probed(verdict)) => self.probed(at, verdict),
             (State::Prepare(at), Answer::Done(made)) => self.prepared(at, made),
             (State::PrepareRead(at), Answer::Companion(owner)) => self.prepare_read(at, owner),
             (State::Select(at), Answer::Done(chosen)) => self.selected(at, chosen),
@@ -312,14 +312,30 @@ impl Machine {
 
     // --- probe ---
 
-    fn probed(self, at: usize, verdict: Result<(), Fault>) -> Next {
+    fn probed(self, at: usize, verdict: Result<Arc<Pod>, Fault>) -> Next {
         match verdict {
+            Ok(pod) if self.outgrown(at, &pod).is_some() => {
+                let message = self.outgrown(at, &pod).unwrap_or_default();
+                let refusal = Refusal { status: 409, reason: POD_CHANGED.into(), message };
+                self.refuse(Stage::Probe, refusal)
+            }
             Err(Fault::Refused(refusal)) => self.refuse(Stage::Probe, refusal),
             Err(Fault::NotFound) => self.refuse(Stage::Probe, namespace_gone()),
             // Passed, or inconclusive (busy, slow, no dry run): the creation itself decides.
             _ if at + 1 < self.operation.probes.len() => self.go(State::Probe(at + 1)),
             _ => self.after_probes(),
         }
+    }
+
+    /// What a pod takes more than was planned, in words: it would not fit where it is to go.
+    fn outgrown(&self, at: usize, pod: &Pod) -> Option<String> {
+        let planned = self.operation.planned.get(at)?;
+        let takes = translate::PodAsk::of_ours(pod.spec.as_ref()?).ok()?.requests;
+        let (name, amount) =
+            takes.into_iter().find(|(name, amount)| *amount > planned.get(name).copied().unwrap_or(0))?;
+        let known = planned.get(&name).copied().unwrap_or(0);
+        let text = |amount| translate::amounts::quantity(&name, amount).0;
+        Some(format!("admission makes pods that take {} of {name}; {} were planned", text(amount), text(known)))
     }
 
     fn after_probes(self) -> Next {
@@ -504,6 +520,7 @@ fn is_fenced(answer: &Answer) -> bool {
     let fault = match answer {
         Answer::Berth(r) => r.as_ref().err(),
         Answer::Done(r) => r.as_ref().err(),
+        Answer::Probed(r) => r.as_ref().err(),
         Answer::Companion(r) => r.as_ref().err(),
         Answer::Listed(r) => r.as_ref().err(),
         Answer::Pods(all) => all.iter().find_map(|r| r.as_ref().err().filter(|f| **f == Fault::Fenced)),

@@ -79,7 +79,7 @@ impl World {
                 let name = companion.metadata().name.clone().expect("named");
                 Answer::Companion(self.one(false, |w| w.services.get(&name).cloned().ok_or(Fault::NotFound))?)
             }
-            Request::Probe(pod) => Answer::Done(self.one(true, |w| w.probe(&pod))?),
+            Request::Probe(pod) => Answer::Probed(self.one(true, |w| w.probe(&pod).map(|()| pod.clone()))?),
             Request::SelectNode(selection) => Answer::Done(self.one(true, |w| w.select_node(&selection))?),
             Request::ListPods { berth, .. } => Answer::Listed(self.one(false, |w| {
                 let label = |p: &Pod| p.metadata.labels.as_ref().and_then(|l| l.get("berth.dev/berth").cloned());

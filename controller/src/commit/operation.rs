@@ -4,6 +4,10 @@ use super::request::{Companion, Member, Refusal, Selection};
 use crds::{Berth, Timestamp, v1alpha1::BerthSpec};
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
+use translate::amounts::Named;
+
+/// Reason of a refusal by ourselves: admission makes larger pods than were planned.
+pub const POD_CHANGED: &str = "PodChanged";
 
 /// One decision to carry out. Every operation has the same order: verify, journal, probe, prepare, delete, create.
 #[derive(Clone, Debug)]
@@ -18,6 +22,8 @@ pub struct Operation {
     pub journal: Journal,
     /// One pod of each distinct template, to be probed by a dry run.
     pub probes: Vec<Arc<Pod>>,
+    /// What each of these was planned to take; empty: nothing is compared.
+    pub planned: Vec<Named>,
     /// What the pods need beside them.
     pub companions: Vec<Companion>,
     /// Claims whose volumes are made for chosen nodes.

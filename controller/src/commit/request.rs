@@ -152,7 +152,9 @@ impl Call {
 pub enum Answer {
     /// To any request about a Berth but a delete.
     Berth(Result<Arc<Berth>, Fault>),
-    /// To a delete, a probe, the creation of a companion, or the choice of a node.
+    /// To a probe: the pod as it would be.
+    Probed(Result<Arc<Pod>, Fault>),
+    /// To a delete, the creation of a companion, or the choice of a node.
     Done(Result<(), Fault>),
     /// To a read of a companion: the uid of its controlling owner.
     Companion(Result<Option<String>, Fault>),

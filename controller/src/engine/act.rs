@@ -17,6 +17,7 @@ use planner::plan::{Action, StopCause};
 use planner::{JobIdx, NodeIdx, Span, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use translate::amounts::Named;
 use translate::berth::{self, Decision};
 use translate::lifecycle::backoff::doubling;
 use translate::lifecycle::stages;
@@ -162,6 +163,7 @@ impl Engine {
         let claims = self.claims_of_start(subject, placement);
         let create = if claims.is_empty() { making.pods } else { Vec::new() };
         let operation = Operation {
+            planned: self.planned(subject, &making.probes),
             probes: making.probes,
             companions: making.companions,
             claims,
@@ -181,6 +183,18 @@ impl Engine {
             self.world.touch_job(key);
         }
         !usable
+    }
+
+    /// What each of these pods was planned to take.
+    fn planned(&self, subject: &Subject, probes: &[Arc<Pod>]) -> Vec<Named> {
+        let (key, job) = (&subject.key, &subject.job);
+        let takes = |pod: &Arc<Pod>| {
+            let role = crate::state::seat_of(pod).0?;
+            let row = job.spec.roles.iter().position(|r| r.name == role)?;
+            Some(translate::PodAsk::of_ours(&self.world.effective_pod(key, job, row)).ok()?.requests)
+        };
+        // Half of them would be compared with the wrong ones.
+        probes.iter().map(takes).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Claims whose volumes are made for this start, each with the node of its role's first seat.

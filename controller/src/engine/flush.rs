@@ -21,6 +21,8 @@ const SMALL_STARTING: Span = Span::from_secs(30);
 const SMALL_WAITING: Span = Span::from_secs(15);
 /// A start that takes longer is shown as Starting; a faster one is written once, as Started.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A new job's first status waits so long for what a dry run says of its pods.
+const FIRST_LOOK: Span = Span::from_secs(3);
 /// Between two writes of a Berth's status.
 const BERTHS: Span = Span::from_secs(2);
 /// `moved` keeps so many.
@@ -58,6 +60,11 @@ impl Engine {
                 }
                 return;
             }
+        }
+        // What a job waits for is known when its pods have been tried out: a moment, most often.
+        if !record.unasked.is_empty() && now.since(record.first_seen) < FIRST_LOOK && record.status_written.is_none() {
+            self.call_status_at(now + FIRST_LOOK, key);
+            return;
         }
         let next = status::compute(&self.world, key, job, now);
         let old = job.status.clone().unwrap_or_default();

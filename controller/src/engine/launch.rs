@@ -10,6 +10,7 @@ use crate::watch::{Change, Delta};
 use crds::names::finalizers;
 use crds::v1alpha1::TrainingJobStatus;
 use crds::{Berth, Code, TrainingJob};
+use k8s_openapi::api::core::v1::Pod;
 use kube::core::DeserializeGuard;
 use planner::job::{Leaving, Phase};
 use planner::{Span, Time};
@@ -33,6 +34,8 @@ pub(super) enum Landing {
     Status { key: String, uid: String, result: Result<Written, Fault> },
     /// A write that decides nothing (a finalizer, a deletion).
     Plain { key: String, uid: String, result: Result<Option<Arc<TrainingJob>>, Fault> },
+    /// A dry run: what it depends on, and its answer.
+    Probe { probe: String, answer: Box<Result<Pod, Fault>> },
     /// An operation for a job that is gone.
     Orphan { key: String, report: Report },
     /// Answers to what users may want to know; none when the round failed.
@@ -95,6 +98,21 @@ impl Engine {
             let report = executor.run(operation).await;
             let _ = landing.send(Landing::Orphan { key, report }).await;
         });
+    }
+
+    /// Asks the server how it would make the pods of a job that waits, before anything is planned with them.
+    pub(super) fn try_out(&mut self, key: &str) {
+        for question in self.world.questions(key) {
+            if !self.probing.insert(question.key.clone()) {
+                continue;
+            }
+            self.flying += 1;
+            let (executor, landing) = (self.executor.clone(), self.landing.clone());
+            tokio::spawn(async move {
+                let answer = Box::new(executor.probe(&question.pod).await);
+                let _ = landing.send(Landing::Probe { probe: question.key, answer }).await;
+            });
+        }
     }
 
     pub(super) fn launch_finalizers(&mut self, key: &str, all: Vec<String>) {
@@ -205,6 +223,16 @@ impl Engine {
                 self.world.touch_job(&key);
             }
             Landing::Answers(answers) => self.answered(answers),
+            Landing::Probe { probe, answer } => {
+                self.probing.remove(&probe);
+                let fenced = matches!(*answer, Err(Fault::Fenced));
+                for (job, again) in self.world.probed(&probe, *answer, now) {
+                    let again = again.or_else(|| fenced.then(|| now + STALLED_FIRST));
+                    if let Some(again) = again {
+                        self.call_at(again, &job);
+                    }
+                }
+            }
             Landing::Orphan { key, report } => {
                 self.orphans.remove(&key);
                 if let Some(berth) = report.berth {
@@ -271,6 +299,12 @@ impl Engine {
                 if matches!(kind, FlightKind::Start | FlightKind::Complete) {
                     record.companions_made = true;
                 }
+            }
+            Outcome::Refused { stage, refusal, undo } if refusal.reason == crate::commit::operation::POD_CHANGED => {
+                tracing::info!(job = key, stage = stage.name(), ?undo, message = refusal.message, "planned anew");
+                record.retry_at = Some(at + STALLED_FIRST);
+                self.world.forget_probes(key);
+                self.call_at(at + STALLED_FIRST, key);
             }
             Outcome::Refused { stage, refusal, undo } => self.refused(key, kind, stage, &refusal, undo, at),
             Outcome::Lost(_) | Outcome::BerthGone | Outcome::NamesakeLeaving | Outcome::PodsRemain(_) => {

@@ -69,6 +69,8 @@ pub struct Engine {
     topologies_flushed: Option<Time>,
     /// Versions of unreadable objects that their users were told of.
     unreadable_told: BTreeMap<String, String>,
+    /// Dry runs under way, by what their answers depend on.
+    probing: BTreeSet<String>,
     /// Operations under way.
     flying: usize,
     questions: Questions,
@@ -111,6 +113,7 @@ impl Engine {
             queues_flushed: None,
             topologies_flushed: None,
             unreadable_told: BTreeMap::new(),
+            probing: BTreeSet::new(),
             flying: 0,
             questions: Questions::new(args.what_if_ms),
             complete: false,
@@ -197,6 +200,7 @@ impl Engine {
         // 3. Each changed job is asked what it needs.
         for key in &dirty {
             self.step(key, now);
+            self.try_out(key);
         }
         // 4. A plan, if one could differ from the last.
         if self.world.take_changed() || self.wake.is_some_and(|wake| wake <= now) {

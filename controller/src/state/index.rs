@@ -5,6 +5,7 @@ use crate::commit::owner_uid;
 use crate::watch::Change;
 use crds::names::labels;
 use crds::{Berth, Queue, Topology, TrainingJob};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
     LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
 };
@@ -67,6 +68,10 @@ pub struct Index {
     pub storage_classes: Table<StorageClass>,
     /// What nodes can attach, by their name.
     pub csi_nodes: Table<CSINode>,
+    /// Sets of pods, one for each node.
+    pub daemon_sets: Table<DaemonSet>,
+    /// Pods that were promised a node by other schedulers.
+    pub nominated: Table<Pod>,
     /// Drivers whose volumes some node limits.
     pub limited_drivers: BTreeSet<String>,
     pods_of_claim: BTreeMap<String, BTreeSet<String>>,
@@ -165,6 +170,11 @@ impl Index {
         let changed = apply(table(self), change, &mut stones);
         self.tombstones = stones;
         changed
+    }
+
+    /// Takes a change of promised pods in. One that leaves this table is most often bound: it is not gone for good.
+    pub fn change_nominated(&mut self, change: Change<Pod>) -> Changed<Pod> {
+        apply(&mut self.nominated, change, &mut Tombstones::default())
     }
 
     /// Pods bound to a node.

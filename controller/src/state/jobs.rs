@@ -77,6 +77,8 @@ impl World {
             self.remove_from_plan(key, now);
             return Ok(());
         }
+        let waits = matches!(adopted.phase, Phase::Waiting(_));
+        let tried = if waits { self.look_up_probes(key, job, now) } else { None };
         let shapes = self.shapes(key, job, now)?;
         let queue = translate::job::queue_name(job, self.annotations_of(job)).to_owned();
         let spec = {
@@ -89,7 +91,7 @@ impl World {
         };
         if matches!(adopted.phase, Phase::Waiting(_)) {
             self.hold_by_quota(key, job);
-            self.block_by_volumes(key, job);
+            self.block_by_volumes(key, job, tried);
         }
         let phase = self.refined(key, job, adopted.phase, namesake, now);
         let record = &self.records[key];
@@ -163,8 +165,11 @@ impl World {
             hold(reason::Code::PreviousIncarnationLeaving, key, None)
         } else if let Some(blocked) = blocked {
             let code = match blocked.code {
-                Code::PodRefused => reason::Code::StartRefused,
-                _ => reason::Code::VolumeMissing,
+                Code::NamespaceQuota => reason::Code::NamespaceQuota,
+                Code::VolumeMissing | Code::VolumeNotBound | Code::VolumeInUse | Code::VolumeUnsupported => {
+                    reason::Code::VolumeMissing
+                }
+                _ => reason::Code::StartRefused,
             };
             hold(code, &blocked.message, None)
         } else if let Some(backoff) = backoff {
@@ -197,11 +202,12 @@ impl World {
         }
     }
 
-    /// A job whose volumes are not there yet is not planned either: nothing is promised that could not be kept.
-    fn block_by_volumes(&mut self, key: &str, job: &TrainingJob) {
+    /// A job whose volumes are not there yet, or whose pods are not yet tried out or refused, is not planned either: nothing
+    /// is promised that could not be kept.
+    fn block_by_volumes(&mut self, key: &str, job: &TrainingJob, tried: Option<Held>) {
         let trouble = self.volume_trouble(key, job);
         if let Some(record) = self.records.get_mut(key) {
-            record.blocked = trouble.map(|t| Held { code: t.code, message: t.message, until: None });
+            record.blocked = trouble.map(|t| Held { code: t.code, message: t.message, until: None }).or(tried);
         }
     }
 

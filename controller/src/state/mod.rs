@@ -5,6 +5,8 @@ pub mod assumed;
 pub mod index;
 mod jobs;
 mod nodes;
+mod others;
+pub mod probes;
 pub mod record;
 mod storage;
 pub mod world;

@@ -81,7 +81,8 @@ impl World {
 
     fn node_state(&mut self, node: &Node, now: Time) -> NodeState {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        let foreign = self.foreign(name);
+        let mut foreign = self.foreign(name);
+        foreign.add(&self.to_come(node), 1);
         match translate::node::state(node, &foreign, &mut self.state.resources) {
             Ok(mut state) => {
                 state.lost |= translate::node::facts(node).lost(now, self.settings.node_lost_after);

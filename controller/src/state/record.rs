@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use planner::Time;
 use planner::plan::Quality;
 use planner::reason::DomainReport;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -59,6 +59,12 @@ pub struct Record {
     pub trace: Option<crate::traces::StartTrace>,
     /// Pods of its roles as dry runs answered them.
     pub asks: Vec<Option<Arc<PodSpec>>>,
+    /// What these depend on, by role.
+    pub probe_keys: Vec<String>,
+    /// Those of them that are still to be asked for.
+    pub unasked: BTreeSet<String>,
+    /// Hashes of the roles' templates, and the generation they are of.
+    pub hashes: (Option<i64>, Vec<String>),
 }
 
 impl Record {
@@ -88,6 +94,9 @@ impl Record {
             status_written: None,
             trace: None,
             asks: Vec::new(),
+            probe_keys: Vec::new(),
+            unasked: BTreeSet::new(),
+            hashes: (None, Vec::new()),
         }
     }
 

@@ -3,6 +3,8 @@
 //! Invariant: every pod that takes room is counted exactly once, as a seat of its job or as foreign to its node.
 
 use super::index::{Changed, Index, claims_of_job, claims_of_pod, job_of_berth, job_of_pod};
+use super::others::Others;
+use super::probes::ProbeBook;
 use super::record::Record;
 use crate::args::Settings;
 use crate::watch::{Change, Delta};
@@ -38,6 +40,9 @@ pub struct World {
     pub queue_faults: BTreeMap<String, TranslateError>,
     /// Grows when a node's place changes.
     pub epochs: BTreeMap<String, i64>,
+    /// What dry runs said.
+    pub probes: ProbeBook,
+    pub(super) others: Others,
     pub(super) book: FilterBook,
     pub(super) taken: BTreeMap<String, Amounts>,
     pub(super) dirty_jobs: BTreeSet<String>,
@@ -61,6 +66,8 @@ impl World {
             classes: PriorityClasses::default(),
             queue_faults: BTreeMap::new(),
             epochs: BTreeMap::new(),
+            probes: ProbeBook::default(),
+            others: Others::default(),
             book: FilterBook::default(),
             taken: BTreeMap::new(),
             dirty_jobs: BTreeSet::new(),
@@ -111,7 +118,13 @@ impl World {
                 self.classes = PriorityClasses::of(self.index.classes.values().map(AsRef::as_ref));
                 self.all_jobs_dirty();
             }
-            Delta::Namespace(change) => self.related(change, |i| &mut i.namespaces),
+            Delta::Namespace(change) => {
+                for (name, ..) in self.index.change_table(|i| &mut i.namespaces, change) {
+                    // What its labels refused, they may allow now.
+                    self.probes.forget_refusals(&name);
+                    self.all_jobs_dirty();
+                }
+            }
             Delta::LimitRange(change) => self.related(change, |i| &mut i.limit_ranges),
             Delta::RuntimeClass(change) => self.related(change, |i| &mut i.runtime_classes),
             Delta::ResourceQuota(change) => {
@@ -121,6 +134,8 @@ impl World {
                 }
             }
             Delta::DisruptionBudget(_) => {}
+            Delta::DaemonSet(change) => self.daemons_changed(change),
+            Delta::Nominated(change) => self.nominated_changed(change),
             Delta::Claim(change) => self.claims_changed(change),
             Delta::Volume(change) => self.volumes_changed(change),
             Delta::StorageClass(change) => self.classes_changed(change),
@@ -173,8 +188,10 @@ impl World {
 
     /// A quota has moved: jobs that it refused may try again.
     fn quota_changed(&mut self, namespace: &str) {
+        self.probes.forget_quota_refusals(namespace);
         for (key, record) in &mut self.records {
-            let waits = record.backoff.as_ref().is_some_and(|b| b.code == Code::NamespaceQuota);
+            let by_quota = |held: &super::record::Held| held.code == Code::NamespaceQuota;
+            let waits = record.backoff.as_ref().or(record.blocked.as_ref()).is_some_and(by_quota);
             if waits && super::split_key(key).0 == namespace {
                 record.backoff = None;
                 self.dirty_jobs.insert(key.clone());
@@ -247,6 +264,7 @@ impl World {
         for key in jobs {
             self.sync_job(key, now);
         }
+        self.weigh_promises();
         // 4. What others take on nodes, which depends on what is ours.
         for name in std::mem::take(&mut self.dirty_nodes) {
             self.sync_node(&name, now);

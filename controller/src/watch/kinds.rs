@@ -1,10 +1,11 @@
 //! The kinds that are watched, each with what is kept of it.
 
-use super::prune::{bare, claim, csi_node, node, pod, volume};
+use super::prune::{bare, claim, csi_node, daemon_set, node, pod, volume};
 use super::{Change, Watcher};
 use crate::health::Pulse;
 use crate::metrics::Metrics;
 use crds::{Berth, Queue, Topology, TrainingJob};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
     LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
 };
@@ -47,6 +48,10 @@ pub enum Delta {
     RuntimeClass(Change<RuntimeClass>),
     /// A disruption budget.
     DisruptionBudget(Change<PodDisruptionBudget>),
+    /// A set of pods, one for each node.
+    DaemonSet(Change<DaemonSet>),
+    /// A pod of another scheduler that was promised a node and is not bound yet.
+    Nominated(Change<Pod>),
     /// A claim of a volume.
     Claim(Change<PersistentVolumeClaim>),
     /// A volume.
@@ -58,7 +63,7 @@ pub enum Delta {
 }
 
 /// Every kind that is watched, by the name used in health and metrics.
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 18] = [
     "Node",
     "Pod",
     "TrainingJob",
@@ -71,6 +76,8 @@ const KINDS: [&str; 16] = [
     "ResourceQuota",
     "RuntimeClass",
     "PodDisruptionBudget",
+    "DaemonSet",
+    "NominatedPod",
     "PersistentVolumeClaim",
     "PersistentVolume",
     "StorageClass",
@@ -103,6 +110,9 @@ pub fn spawn_all(client: Client, sender: mpsc::Sender<Delta>, pulse: Arc<Pulse>,
     shared.spawn::<ResourceQuota>("ResourceQuota", None, bare, Delta::ResourceQuota);
     shared.spawn::<RuntimeClass>("RuntimeClass", None, bare, Delta::RuntimeClass);
     shared.spawn::<PodDisruptionBudget>("PodDisruptionBudget", None, bare, Delta::DisruptionBudget);
+    shared.spawn::<DaemonSet>("DaemonSet", None, daemon_set, Delta::DaemonSet);
+    let promised = Some("spec.nodeName=,status.nominatedNodeName!=");
+    shared.spawn::<Pod>("NominatedPod", promised, pod, Delta::Nominated);
     shared.spawn::<PersistentVolumeClaim>("PersistentVolumeClaim", None, claim, Delta::Claim);
     shared.spawn::<PersistentVolume>("PersistentVolume", None, volume, Delta::Volume);
     // A default class says so in an annotation.

@@ -8,7 +8,7 @@ mod kinds;
 mod prune;
 
 pub use kinds::{Delta, spawn_all};
-pub use prune::pruned_pod;
+pub use prune::{asking, pruned_pod};
 
 use crate::health::Pulse;
 use crate::metrics::Metrics;

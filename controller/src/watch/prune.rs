@@ -1,10 +1,12 @@
 //! What is dropped of objects before they are kept: a cluster has 150,000 pods and we read a tenth of each.
 
 use crds::names::annotations::SELECTED_NODE;
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, Container, Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
     PersistentVolumeClaimStatus, PersistentVolumeSpec, Pod,
 };
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::api::storage::v1::CSINode;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
@@ -68,6 +70,42 @@ pub(super) fn csi_node(node: &mut CSINode) {
     }
 }
 
+/// Keeps of a set what its pods take and where they may be.
+pub(super) fn daemon_set(set: &mut DaemonSet) {
+    bare(set);
+    let spec = set.spec.take().and_then(|s| s.template.spec);
+    let template = PodTemplateSpec { spec: spec.map(|s| asking(&s)), metadata: None };
+    set.spec = Some(DaemonSetSpec { template, ..DaemonSetSpec::default() });
+    set.status = None;
+}
+
+/// Of a pod's spec, what it takes and which nodes it allows.
+#[must_use]
+pub fn asking(full: &PodSpec) -> PodSpec {
+    let mut kept = PodSpec {
+        containers: full.containers.clone(),
+        init_containers: full.init_containers.clone(),
+        node_selector: full.node_selector.clone(),
+        affinity: full.affinity.clone(),
+        tolerations: full.tolerations.clone(),
+        overhead: full.overhead.clone(),
+        resources: full.resources.clone(),
+        host_network: full.host_network,
+        runtime_class_name: full.runtime_class_name.clone(),
+        volumes: full.volumes.clone(),
+        ..PodSpec::default()
+    };
+    kept.containers.iter_mut().chain(kept.init_containers.iter_mut().flatten()).for_each(container);
+    only_claims(&mut kept);
+    kept
+}
+
+fn only_claims(spec: &mut PodSpec) {
+    if let Some(volumes) = &mut spec.volumes {
+        volumes.retain(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
+    }
+}
+
 /// A pod as it is kept.
 #[must_use]
 pub fn pruned_pod(full: &Pod) -> Arc<Pod> {
@@ -89,9 +127,7 @@ pub(super) fn pod(pod: &mut Pod) {
         spec.ephemeral_containers = None;
         spec.security_context = None;
         // Of volumes only claims count, for disks that one node holds.
-        if let Some(volumes) = &mut spec.volumes {
-            volumes.retain(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
-        }
+        only_claims(spec);
     }
     if let Some(status) = &mut pod.status {
         status.host_ips = None;

@@ -39,6 +39,7 @@ impl Server {
         match kind.kind {
             "Pod" => {
                 object["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
+                self.add_sidecar(object);
             }
             "Namespace" => {
                 object["spec"] = json!({"finalizers": ["kubernetes"]});
@@ -46,6 +47,29 @@ impl Server {
             }
             _ => {}
         }
+    }
+
+    /// What an injecting webhook does: each pod of a namespace gets a container that asks for so many GPUs.
+    fn add_sidecar(&self, pod: &mut Value) {
+        let name = text(pod, "/metadata/namespace").to_owned();
+        let namespace = self.store.get(&Key { kind: "Namespace", namespace: String::new(), name });
+        let gpus = namespace.map_or("", |n| text(n, "/metadata/annotations/sidecar.test~1gpus")).to_owned();
+        if let (false, Some(containers)) = (gpus.is_empty(), pod["spec"]["containers"].as_array_mut()) {
+            let resources = json!({"requests": {"nvidia.com/gpu": gpus}, "limits": {"nvidia.com/gpu": gpus}});
+            containers.push(json!({"name": "sidecar", "image": "sidecar", "resources": resources}));
+        }
+    }
+
+    /// What a namespace's security level refuses.
+    fn is_secure(&self, call: &Call, pod: &Value) -> Result<(), Status> {
+        let key = Key { kind: "Namespace", namespace: String::new(), name: call.namespace.clone() };
+        let level =
+            self.store.get(&key).map_or("", |n| text(n, "/metadata/labels/pod-security.kubernetes.io~1enforce"));
+        if level != "restricted" {
+            return Ok(());
+        }
+        let why = "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false";
+        Err(Status::forbidden(call.kind, text(pod, "/metadata/name"), why))
     }
 
     /// Policies and quotas.
@@ -60,6 +84,9 @@ impl Server {
             self.fence(call, object)?;
         }
         if is_new && call.kind.kind == "Pod" {
+            if call.is_ours() {
+                self.is_secure(call, object)?;
+            }
             self.within_quota(call, object)?;
         }
         Ok(())

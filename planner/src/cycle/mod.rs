@@ -90,7 +90,7 @@ pub(crate) struct Cycle<'a> {
     /// room in this plan.
     preyless: BTreeMap<(QueueIdx, u32, i64, bool), Span>,
     /// Per class: why it has no room.
-    no_room: BTreeMap<(u32, bool), Reason>,
+    no_room: BTreeMap<(u32, bool), (Reason, Vec<DomainIdx>)>,
     reservations: u32,
     /// How much deeper than their backfill depth queues are planned: on paper only.
     beyond: u32,

@@ -2,7 +2,7 @@
 
 use super::Cycle;
 use super::start::Not;
-use crate::ids::{JobIdx, NodeIdx};
+use crate::ids::{DomainIdx, JobIdx, NodeIdx};
 use crate::job::Reservation;
 use crate::ledger::HoldKind;
 use crate::reason::{Code, DomainReport, NodeFilters, Pending, Reason};
@@ -54,7 +54,7 @@ impl Cycle<'_> {
                 let level = self.spec(job).locality.preferred.clone().unwrap_or_else(|| "".into());
                 Reason::of(Code::WaitingForPatience, level)
             }
-            Ok(()) => self.why_no_room(job, false),
+            Ok(()) => self.why_no_room_but_its_own(job, promised),
         };
         reason.until = Some(promised.start);
         reason
@@ -96,11 +96,32 @@ impl Cycle<'_> {
             Not::Quota(reason) => reason.clone(),
             Not::Impatient => Reason::of(Code::WaitingForPatience, ""),
             Not::Space { .. } if !self.policy.explain => Reason::of(Code::NoCapacity, ""),
-            Not::Space { limit, .. } => self.why_no_room(job, *limit),
+            Not::Space { limit, .. } => self.why_no_room(job, *limit).0,
         }
     }
 
-    fn why_no_room(&mut self, job: JobIdx, stopped_at_limit: bool) -> Reason {
+    /// What a job's own promise holds is not held by others: of its seats, those whose nodes have room now are free to it.
+    fn why_no_room_but_its_own(&mut self, job: JobIdx, promised: &Reservation) -> Reason {
+        let (mut reason, rows) = self.why_no_room(job, false);
+        let demand = self.demand(job);
+        for (report, domain) in reason.domains.iter_mut().zip(rows) {
+            // A domain's nodes are one range of rows.
+            let mut nodes = self.state().topology().domain(domain).node_range();
+            let Some(first) = nodes.next() else { continue };
+            let last = nodes.next_back().unwrap_or(first);
+            let seats = promised.placement.seats.iter().filter(|s| (first..=last).contains(&s.node));
+            let open = seats.filter(|s| demand.shapes.iter().any(|shape| self.ledger.slots(s.node, *shape) > 0));
+            let own = u32::try_from(open.count()).unwrap_or(u32::MAX).min(report.held_by_plan);
+            report.held_by_plan -= own;
+            report.free += own;
+            report.short = report.short.saturating_sub(own);
+        }
+        reason.available = reason.domains.first().map_or(0, |d| i64::from(d.free));
+        reason
+    }
+
+    /// The same for all jobs of a class, with the domains of its table.
+    fn why_no_room(&mut self, job: JobIdx, stopped_at_limit: bool) -> (Reason, Vec<DomainIdx>) {
         let key = (self.job(job).class, stopped_at_limit);
         if let Some(known) = self.no_room.get(&key) {
             return known.clone();
@@ -110,12 +131,12 @@ impl Cycle<'_> {
         reason
     }
 
-    fn find_why_no_room(&mut self, job: JobIdx, stopped_at_limit: bool) -> Reason {
+    fn find_why_no_room(&mut self, job: JobIdx, stopped_at_limit: bool) -> (Reason, Vec<DomainIdx>) {
         let spec = self.spec(job);
         let demand = self.demand(job);
         let floor = spec.floor();
         let filters = self.filters(job);
-        let domains = self.domain_table(job);
+        let (domains, rows) = self.domain_table(job);
         let best = domains.first().map_or(0, |d| d.free + d.held_by_plan);
         let state = self.state();
         let topology = state.topology();
@@ -147,13 +168,14 @@ impl Cycle<'_> {
         } else {
             (Code::NoCapacity, "".into())
         };
-        Reason {
+        let reason = Reason {
             wanted: i64::from(floor),
             available: i64::from(domains.first().map_or(0, |d| d.free)),
             domains,
             filters,
             ..Reason::of(code, object)
-        }
+        };
+        (reason, rows)
     }
 
     /// The first job whose reservation, on a node that this one could have, begins before this one would end.
@@ -205,12 +227,12 @@ impl Cycle<'_> {
     }
 
     /// The candidates with most room, free or promised away.
-    fn domain_table(&mut self, job: JobIdx) -> Vec<DomainReport> {
+    fn domain_table(&mut self, job: JobIdx) -> (Vec<DomainReport>, Vec<DomainIdx>) {
         let spec = self.spec(job);
         let demand = self.demand(job);
         let floor = spec.floor();
         let most = |counts: Vec<u64>| u32::try_from(counts.into_iter().max().unwrap_or(0)).unwrap_or(u32::MAX);
-        let mut rows: Vec<(u32, crate::ids::DomainIdx)> = demand
+        let mut rows: Vec<(u32, DomainIdx)> = demand
             .candidates
             .iter()
             .map(|&domain| (most(demand.shapes.iter().map(|s| self.ledger.at_most(domain, *s)).collect()), domain))
@@ -219,7 +241,9 @@ impl Cycle<'_> {
         rows.truncate(MOST_DOMAINS);
         let end = self.now() + spec.window();
         let state = self.state();
-        rows.into_iter()
+        let domains = rows.iter().map(|(_, domain)| *domain).collect();
+        let reports = rows
+            .into_iter()
             .map(|(slots, domain)| {
                 let there = state.topology().domain(domain);
                 let free = {
@@ -250,6 +274,7 @@ impl Cycle<'_> {
                     short: floor.saturating_sub(free),
                 }
             })
-            .collect()
+            .collect();
+        (reports, domains)
     }
 }
