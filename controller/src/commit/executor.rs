@@ -96,6 +96,7 @@ impl Executor {
             Request::CreateCompanion(companion) => Answer::Done(self.create_companion(&companion).await),
             Request::ReadCompanion(companion) => Answer::Companion(self.read_companion(&companion).await),
             Request::Probe(pod) => Answer::Probed(self.probe(&pod).await.map(Arc::new)),
+            Request::RefreshCompanion(companion) => Answer::Done(self.refresh_companion(&companion).await),
             Request::SelectNode(selection) => Answer::Done(self.select_node(&selection).await),
             Request::ListPods { namespace, berth } => Answer::Listed(self.list_pods(&namespace, &berth).await),
             Request::Pods(calls) => Answer::Pods(self.pods(calls).await),
@@ -130,6 +131,17 @@ impl Executor {
                 self.write("create", "Secret", self.api::<Secret>(namespace).create(&post(), object)).await.map(|_| ())
             }
         }
+    }
+
+    /// Only host files change: their lines are replaced, whatever they were.
+    async fn refresh_companion(&self, companion: &Companion) -> Result<(), Fault> {
+        let Companion::ConfigMap(object) = companion else { return Ok(()) };
+        let metadata = &object.metadata;
+        let body = serde_json::json!({"metadata": {"labels": metadata.labels}, "data": object.data});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.api::<ConfigMap>(namespace_of(metadata));
+        let (name, patch) = (metadata.name.clone().unwrap_or_default(), Patch::Merge(body));
+        self.write("patch", "ConfigMap", api.patch(&name, &params, &patch)).await.map(|_| ())
     }
 
     async fn read_companion(&self, companion: &Companion) -> Result<Option<String>, Fault> {

@@ -2,7 +2,7 @@
 
 use super::create::{self, Round, Slot};
 use super::operation::{Journal, OnRefusal, Operation, Outcome, POD_CHANGED, Stage, Undo};
-use super::request::{Answer, Call, Fault, Member, PodCall, Refusal, Request};
+use super::request::{Answer, Call, Companion, Fault, Member, PodCall, Refusal, Request};
 use super::undo::{self, Undoing};
 use super::{is_terminal, owner_uid};
 use crds::{Berth, v1alpha1::BerthSpec};
@@ -36,6 +36,7 @@ pub(super) enum State {
     Probe(usize),
     Prepare(usize),
     PrepareRead(usize),
+    Refresh(usize),
     Select(usize),
     Delete(Vec<Member>),
     Create(Vec<Slot>),
@@ -83,6 +84,7 @@ impl Machine {
             (State::Probe(at), Answer::Probed(verdict)) => self.probed(at, verdict),
             (State::Prepare(at), Answer::Done(made)) => self.prepared(at, made),
             (State::PrepareRead(at), Answer::Companion(owner)) => self.prepare_read(at, owner),
+            (State::Refresh(at), Answer::Done(made)) => self.refreshed(at, made),
             (State::Select(at), Answer::Done(chosen)) => self.selected(at, chosen),
             (State::Delete(asked), Answer::Pods(answers)) => self.deleted(asked, &answers),
             (State::Create(slots), Answer::Pods(answers)) => self.created(slots, answers),
@@ -128,6 +130,7 @@ impl Machine {
             State::Probe(at) => Request::Probe(self.owned(&self.operation.probes[*at])),
             State::Prepare(at) => Request::CreateCompanion(self.operation.companions[*at].clone()),
             State::PrepareRead(at) => Request::ReadCompanion(self.operation.companions[*at].clone()),
+            State::Refresh(at) => Request::RefreshCompanion(self.operation.companions[*at].clone()),
             State::Select(at) => Request::SelectNode(self.operation.claims[*at].clone()),
             State::Delete(members) => Request::Pods(members.iter().cloned().map(PodCall::Delete).collect()),
             State::Create(slots) => Request::Pods(create::calls(slots)),
@@ -357,7 +360,11 @@ impl Machine {
     fn prepare_read(self, at: usize, owner: Result<Option<String>, Fault>) -> Next {
         let job_uid = self.berth.as_ref().map(|b| b.spec.job_uid.clone());
         match owner {
-            Ok(owner) if owner == job_uid => self.next_companion(at),
+            // A host file lists the members of an incarnation; the others never change.
+            Ok(owner) if owner == job_uid => match self.operation.companions[at] {
+                Companion::ConfigMap(_) => self.go(State::Refresh(at)),
+                _ => self.next_companion(at),
+            },
             Ok(_) => {
                 let companion = &self.operation.companions[at];
                 let name = companion.metadata().name.clone().unwrap_or_default();
@@ -366,6 +373,15 @@ impl Machine {
             }
             Err(Fault::NotFound) => self.retry(State::Prepare(at), "it vanished"),
             Err(fault) => self.retry(State::PrepareRead(at), &fault.to_string()),
+        }
+    }
+
+    fn refreshed(self, at: usize, made: Result<(), Fault>) -> Next {
+        match made {
+            Ok(()) => self.next_companion(at),
+            Err(Fault::Refused(refusal)) => self.refuse(Stage::Prepare, refusal),
+            Err(Fault::NotFound) => self.retry(State::Prepare(at), "it vanished"),
+            Err(fault) => self.retry(State::Refresh(at), &fault.to_string()),
         }
     }
 
@@ -468,7 +484,7 @@ impl State {
             Self::Verify => Stage::Verify,
             Self::Journal | Self::JournalRead | Self::Ended(_) => Stage::Journal,
             Self::Probe(_) => Stage::Probe,
-            Self::Prepare(_) | Self::PrepareRead(_) | Self::Select(_) => Stage::Prepare,
+            Self::Prepare(_) | Self::PrepareRead(_) | Self::Refresh(_) | Self::Select(_) => Stage::Prepare,
             Self::Delete(_) => Stage::Delete,
             Self::Create(_) => Stage::Create,
             Self::Undo(_) => Stage::Undo,

@@ -50,6 +50,7 @@ pub(super) struct World {
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) services: BTreeMap<String, Option<String>>,
     pub(super) claims: BTreeMap<String, String>,
+    pub(super) refreshed: usize,
     pub(super) calls: usize,
     pub(super) faults: Vec<(usize, Trouble)>,
     pub(super) refused: bool,
@@ -80,6 +81,7 @@ impl World {
                 Answer::Companion(self.one(false, |w| w.services.get(&name).cloned().ok_or(Fault::NotFound))?)
             }
             Request::Probe(pod) => Answer::Probed(self.one(true, |w| w.probe(&pod).map(|()| pod.clone()))?),
+            Request::RefreshCompanion(companion) => Answer::Done(self.one(true, |w| w.refresh_companion(&companion))?),
             Request::SelectNode(selection) => Answer::Done(self.one(true, |w| w.select_node(&selection))?),
             Request::ListPods { berth, .. } => Answer::Listed(self.one(false, |w| {
                 let label = |p: &Pod| p.metadata.labels.as_ref().and_then(|l| l.get("berth.dev/berth").cloned());
@@ -209,6 +211,17 @@ impl World {
             return Err(Fault::Exists);
         }
         self.services.insert(name, companion.owner_uid().map(str::to_owned));
+        Ok(())
+    }
+
+    fn refresh_companion(&mut self, companion: &Companion) -> Result<(), Fault> {
+        let name = companion.metadata().name.clone().expect("named");
+        assert_eq!(
+            self.services.get(&name),
+            Some(&companion.owner_uid().map(str::to_owned)),
+            "only what is ours is written"
+        );
+        self.refreshed += 1;
         Ok(())
     }
 

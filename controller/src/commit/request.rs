@@ -34,6 +34,8 @@ pub enum Request {
     CreateCompanion(Companion),
     /// Read it from the server itself.
     ReadCompanion(Companion),
+    /// Make a companion of ours that stands already say what it is to say now.
+    RefreshCompanion(Companion),
     /// Choose the node that a claim's volume is made for.
     SelectNode(Selection),
     /// Ask the server whether it would take this pod, without making it.

@@ -276,3 +276,23 @@ fn a_leader_that_lost_its_lease_writes_nothing_more() {
         assert!(world.calls <= 6, "pod calls of the same batch may be under way, nothing after them");
     }
 }
+
+#[test]
+fn a_host_file_that_stands_is_made_to_say_who_is_there_now() {
+    let owner = json!([{"apiVersion": "v", "kind": "TrainingJob", "name": "j", "uid": "job-uid", "controller": true}]);
+    let hosts =
+        json!({"metadata": {"name": "j-hosts", "namespace": "ns", "ownerReferences": owner}, "data": {"hostfile": ""}});
+    let hosts = Companion::ConfigMap(Arc::new(serde_json::from_value(hosts).expect("a host file")));
+    let start = || Operation { companions: vec![mk_service(), hosts.clone()], ..start() };
+    let mut world = World::default();
+    assert_eq!(run(&mut world, start()).expect("no crash"), Outcome::Done);
+    assert_eq!(world.refreshed, 0, "what is new says it already");
+    let mut world = World::default();
+    world.services.insert("j-hosts".into(), Some("job-uid".into()));
+    assert_eq!(run(&mut world, start()).expect("no crash"), Outcome::Done);
+    assert_eq!(world.refreshed, 1);
+    let mut world = World::default();
+    world.services.insert("j-hosts".into(), Some("somebody".into()));
+    assert!(matches!(run(&mut world, start()).expect("no crash"), Outcome::Refused { .. }));
+    assert_eq!(world.refreshed, 0, "a stranger's is not touched");
+}

@@ -150,7 +150,7 @@ impl Engine {
         if self.is_too_large(subject, &berth) {
             return false;
         }
-        if self.is_over_quota(subject, &berth, now) || self.is_without_volumes(subject, placement) {
+        if self.is_over_quota(subject, &berth, now) || self.is_without_ground(subject, placement) {
             return false;
         }
         let job = &subject.job;
@@ -175,10 +175,12 @@ impl Engine {
         true
     }
 
-    /// Whether the job's volumes were taken or lost since it was planned: it is looked at again then.
-    fn is_without_volumes(&mut self, subject: &Subject, placement: &Placement) -> bool {
+    /// Whether the job's volumes were taken or lost since it was planned, or the labels it was planned by are doubted: it is
+    /// looked at again then.
+    fn is_without_ground(&mut self, subject: &Subject, placement: &Placement) -> bool {
         let (key, job) = (&subject.key, &subject.job);
         let usable = self.world.volume_trouble(key, job).is_none() && self.world.may_mount(key, job, placement);
+        let usable = usable && self.world.level_doubted(job).is_none();
         if !usable {
             self.world.touch_job(key);
         }

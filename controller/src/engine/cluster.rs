@@ -171,12 +171,15 @@ impl Engine {
         let of_pool = self.world.places.values().filter(|p| p.path.pool == pool.row());
         let unknown = of_pool.filter(|p| p.missing.is_some()).count();
         let contested = self.world.places.values().filter(|p| p.contested.contains(&here.name)).count();
+        let standing = self.world.drift.standing(&here.name, now);
         let nodes = tree.domain(here.root).node_count();
         let mut path: Vec<&str> = here.levels.iter().map(|l| &*l.name).collect();
         path.push(NODE_LEVEL);
         let mut conditions = known.conditions.clone();
         let (ready, code, message) = if contested > 0 {
             (false, Code::TopologyOverlap, format!("{contested} nodes are selected by another Topology too"))
+        } else if standing.doubted > 0 {
+            (false, Code::TopologyHeld, format!("the labels of {} nodes are doubted", standing.doubted))
         } else if nodes == 0 {
             (false, Code::TopologyUnknown, "it describes no node".to_owned())
         } else {
@@ -187,6 +190,21 @@ impl Engine {
             )
         };
         set(&mut conditions, conditions::READY, ready, code, &message, topology.metadata.generation, now);
+        let moving = format!("{} nodes changed their labels lately", standing.moving);
+        let doubted = format!(
+            "the labels of {} nodes changed at once: the last trusted places count until the labels are back, stand still, or the Topology is edited",
+            standing.doubted
+        );
+        for (kind, holds, code, message) in [
+            (conditions::DRIFTING, standing.moving > 0, Code::Drifting, moving),
+            (conditions::HELD, standing.doubted > 0, Code::TopologyHeld, doubted),
+        ] {
+            let (code, message) =
+                if holds { (code, message) } else { (Code::Ready, "the labels stand still".to_owned()) };
+            if holds || conditions.iter().any(|c| c.type_ == kind) {
+                set(&mut conditions, kind, holds, code, &message, topology.metadata.generation, now);
+            }
+        }
         let epoch = self.world.epochs.get(&*here.name).copied();
         let last_change = if epoch == known.epoch { known.last_change } else { stamp(now) };
         TopologyStatus {
@@ -197,7 +215,7 @@ impl Engine {
             levels,
             nodes: Some(i32::try_from(nodes).unwrap_or(i32::MAX)),
             unknown_nodes: Some(number(unknown + contested)),
-            suspect_nodes: known.suspect_nodes.or(Some(0)),
+            suspect_nodes: Some(number(standing.suspects)),
             last_change,
         }
     }

@@ -197,6 +197,9 @@ impl Engine {
         let dirty = self.world.take_dirty();
         self.world.sync(&dirty, now);
         self.stale.extend(dirty.iter().cloned());
+        if let Some(due) = self.world.drift.due() {
+            self.call_at(due, "");
+        }
         // 3. Each changed job is asked what it needs.
         for key in &dirty {
             self.step(key, now);

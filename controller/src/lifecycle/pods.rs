@@ -57,6 +57,9 @@ pub fn making(
     if !known && !making.pods.is_empty() {
         making.companions.extend(objects::service(job)?.map(|s| Companion::Service(Arc::new(s))));
         making.companions.extend(super::keys::ssh_secret(job).map(|s| Companion::Secret(Arc::new(s))));
+    }
+    // The host file is that of the incarnation: each start writes it anew.
+    if !making.pods.is_empty() {
         making.companions.extend(objects::hosts(job, &stored)?.map(|c| Companion::ConfigMap(Arc::new(c))));
     }
     Ok(making)

@@ -79,6 +79,7 @@ impl World {
         }
         let waits = matches!(adopted.phase, Phase::Waiting(_));
         let tried = if waits { self.look_up_probes(key, job, now) } else { None };
+        let promised = matches!(&adopted.phase, Phase::Waiting(w) if w.reservation.is_some());
         let shapes = self.shapes(key, job, now)?;
         let queue = translate::job::queue_name(job, self.annotations_of(job)).to_owned();
         let spec = {
@@ -91,7 +92,7 @@ impl World {
         };
         if matches!(adopted.phase, Phase::Waiting(_)) {
             self.hold_by_quota(key, job);
-            self.block_by_volumes(key, job, tried);
+            self.block(key, job, tried, promised);
         }
         let phase = self.refined(key, job, adopted.phase, namesake, now);
         let record = &self.records[key];
@@ -166,6 +167,7 @@ impl World {
         } else if let Some(blocked) = blocked {
             let code = match blocked.code {
                 Code::NamespaceQuota => reason::Code::NamespaceQuota,
+                Code::TopologyHeld => reason::Code::TopologyUnknown,
                 Code::VolumeMissing | Code::VolumeNotBound | Code::VolumeInUse | Code::VolumeUnsupported => {
                     reason::Code::VolumeMissing
                 }
@@ -204,10 +206,13 @@ impl World {
 
     /// A job whose volumes are not there yet, or whose pods are not yet tried out or refused, is not planned either: nothing
     /// is promised that could not be kept.
-    fn block_by_volumes(&mut self, key: &str, job: &TrainingJob, tried: Option<Held>) {
+    fn block(&mut self, key: &str, job: &TrainingJob, tried: Option<Held>, promised: bool) {
         let trouble = self.volume_trouble(key, job);
+        // A promise stands through doubts; its start waits.
+        let doubted = if promised { None } else { self.level_doubted(job) };
         if let Some(record) = self.records.get_mut(key) {
-            record.blocked = trouble.map(|t| Held { code: t.code, message: t.message, until: None }).or(tried);
+            record.blocked =
+                trouble.map(|t| Held { code: t.code, message: t.message, until: None }).or(tried).or(doubted);
         }
     }
 

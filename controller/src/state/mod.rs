@@ -2,6 +2,7 @@
 //! them ([`assumed`]), and the planner's state derived from them ([`world`]). One owner; nobody else has a reference.
 
 pub mod assumed;
+pub mod drift;
 pub mod index;
 mod jobs;
 mod nodes;

@@ -1,11 +1,13 @@
 //! Nodes in the planner's state: where each stands in the network, what room it has, and what of it is taken by pods that
 //! are no seat of a job of ours.
 
+use super::drift;
 use super::index::job_of_pod;
+use super::record::Held;
 use super::world::World;
 use crate::commit::owner_uid;
-use crds::Topology;
-use crds::v1alpha1::BerthState;
+use crds::v1alpha1::{BerthState, NODE_LEVEL, TrainingJob};
+use crds::{Code, Topology};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use planner::Time;
 use planner::job::Phase;
@@ -24,8 +26,9 @@ impl World {
             Ok(pools) => self.pools = pools,
             Err(error) => tracing::error!(%error, "a Topology cannot be read; the last readable ones stay in force"),
         }
-        let places: BTreeMap<String, Place> =
+        let mut places: BTreeMap<String, Place> =
             self.index.nodes.iter().map(|(name, node)| (name.clone(), self.pools.place(node))).collect();
+        self.judge_labels(&mut places, now);
         self.raise_epochs(&places);
         self.places = places;
         let nodes: Vec<Arc<Node>> = self.index.nodes.values().cloned().collect();
@@ -39,6 +42,49 @@ impl World {
         self.state.set_nodes(self.pools.pools(), listed);
         self.book.nodes_replaced(&mut self.state, &self.index.nodes);
         self.changed = true;
+    }
+
+    /// Makes of places by labels the places that count.
+    fn judge_labels(&mut self, places: &mut BTreeMap<String, Place>, now: Time) {
+        let held = |world: &Self| -> Vec<bool> {
+            world.index.topologies.keys().map(|name| world.drift.is_doubted(name)).collect()
+        };
+        let before = held(self);
+        self.drift.keep(|name| self.index.topologies.contains_key(name));
+        for (row, pool) in self.pools.pools().iter().enumerate() {
+            let Some(topology) = self.index.topologies.get(&*pool.name) else { continue };
+            let of_pool = places.iter().filter(|(_, p)| p.path.pool == row && p.contested.is_empty());
+            let mut labels: BTreeMap<String, drift::Path> =
+                of_pool.map(|(name, p)| (name.clone(), p.path.path.clone())).collect();
+            let generation = topology.metadata.generation;
+            self.drift.judge(&pool.name, generation, &topology.spec.drift, &mut labels, now);
+            for (name, path) in labels {
+                let Some(place) = places.get_mut(&name).filter(|p| p.path.path != path) else { continue };
+                place.missing = pool.levels.get(path.len()).map(|level| level.name.to_string());
+                place.path.path = path;
+            }
+        }
+        if held(self) != before {
+            self.all_jobs_dirty();
+        }
+    }
+
+    /// Why a job that needs a level waits: where the network has it, labels are doubted.
+    #[must_use]
+    pub fn level_doubted(&self, job: &TrainingJob) -> Option<Held> {
+        let slices = job.spec.roles.iter().filter_map(|r| r.slice.as_ref()).map(|s| s.within.as_str());
+        let levels = job.spec.topology.required.as_deref().into_iter().chain(slices);
+        levels.filter(|level| *level != NODE_LEVEL).find_map(|level| {
+            let has = |p: &&planner::topology::PoolSpec| p.levels.iter().any(|l| &*l.name == level);
+            let mut pools = self.pools.pools().iter().filter(has).peekable();
+            let first = pools.peek()?.name.clone();
+            pools.all(|p| self.drift.is_doubted(&p.name)).then(|| {
+                let message = format!(
+                    "the labels of many nodes of Topology {first} changed at once and are doubted; what needs level {level} waits"
+                );
+                Held { code: Code::TopologyHeld, message, until: None }
+            })
+        })
     }
 
     /// Nodes that Berths in force still name although they are gone: lost, so that their Berths can be read.

@@ -116,7 +116,10 @@ impl World {
                 Some(_) => {}
             }
         }
-        if hold.is_none() && !open.is_empty() {
+        // A job that was seen before was tried out before: a new controller does not hold it up, or drop its promise. What
+        // it starts with is compared once more.
+        let is_new = job.status.as_ref().is_none_or(|s| s.submitted_at.is_none());
+        if hold.is_none() && is_new && !open.is_empty() {
             let message = "its pods are being tried out".to_owned();
             hold = Some(Held { code: Code::Waiting, message, until: None });
         }

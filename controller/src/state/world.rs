@@ -2,6 +2,7 @@
 //!
 //! Invariant: every pod that takes room is counted exactly once, as a seat of its job or as foreign to its node.
 
+use super::drift::Drift;
 use super::index::{Changed, Index, claims_of_job, claims_of_pod, job_of_berth, job_of_pod};
 use super::others::Others;
 use super::probes::ProbeBook;
@@ -40,6 +41,8 @@ pub struct World {
     pub queue_faults: BTreeMap<String, TranslateError>,
     /// Grows when a node's place changes.
     pub epochs: BTreeMap<String, i64>,
+    /// Labels that change.
+    pub drift: Drift,
     /// What dry runs said.
     pub probes: ProbeBook,
     pub(super) others: Others,
@@ -66,6 +69,7 @@ impl World {
             classes: PriorityClasses::default(),
             queue_faults: BTreeMap::new(),
             epochs: BTreeMap::new(),
+            drift: Drift::default(),
             probes: ProbeBook::default(),
             others: Others::default(),
             book: FilterBook::default(),
@@ -249,7 +253,8 @@ impl World {
     /// Brings the planner's state in step. Jobs that an operation is under way for keep what was assumed.
     pub fn sync(&mut self, jobs: &BTreeSet<String>, now: Time) {
         // 1. Nodes and where they stand.
-        if std::mem::take(&mut self.places_dirty) {
+        let due = self.drift.due().is_some_and(|due| due <= now);
+        if std::mem::take(&mut self.places_dirty) || due {
             self.rebuild_nodes(now);
             self.queues_dirty = true;
         }

@@ -3,10 +3,12 @@
 use anyhow::{Result, ensure};
 use berth_e2e::runner::Told;
 use berth_e2e::story::node_of;
-use berth_e2e::{Shape, Story, World};
-use crds::TrainingJob;
-use k8s_openapi::api::core::v1::Namespace;
+use berth_e2e::{Shape, Story, World, wait};
+use crds::v1alpha1::Phase;
+use crds::{Topology, TrainingJob};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::watcher;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ pub(crate) fn all() -> Vec<Told> {
         defaults_of_a_limit_range_are_planned_with,
         a_daemon_that_is_still_to_come_has_its_place,
         a_node_that_leaves_the_domain_is_told_and_the_gang_runs_on,
+        labels_that_change_all_at_once_are_doubted,
+        an_mpi_job_of_another_size_gets_another_host_file,
     ]
 }
 
@@ -106,5 +110,65 @@ async fn a_node_that_leaves_the_domain_is_told_and_the_gang_runs_on(world: Arc<W
     let after: Vec<String> =
         story.pods("train").await?.values().map(|p| p.metadata.uid.clone().unwrap_or_default()).collect();
     ensure!(before == after, "no pod was touched");
+    Ok(())
+}
+
+async fn labels_that_change_all_at_once_are_doubted(world: Arc<World>) -> Result<()> {
+    let story = Story::begin(&world, "labels_that_change_all", Shape::new(1, 2, 2)).await?;
+    story.submit("{name: before, topology: {required: rack}, roles: [{replicas: 1}]}").await?;
+    story.running("before", "1/1").await?;
+    // Admission judges new jobs by the labels as they are: this one is there before they change.
+    story.submit("{name: near, suspend: true, topology: {required: rack}, roles: [{replicas: 2}]}").await?;
+    let all = ["b0-r0-n0", "b0-r0-n1", "b0-r1-n0", "b0-r1-n1"];
+    for node in all {
+        story.patch_node(node, json!({"metadata": {"labels": {"fabric.topograph.run/tier-0": node}}})).await?;
+    }
+    let held = |t: &Topology, status: &str| {
+        let all = t.status.iter().flat_map(|s| &s.conditions);
+        all.into_iter().any(|c| c.type_ == "Held" && c.status == status)
+    };
+    let topologies: Api<Topology> = Api::all(story.world.client.clone());
+    let config = || watcher::Config::default().fields(&format!("metadata.name={}", story.name));
+    wait::until(topologies.clone(), config(), "Held", |all| all.values().any(|t| held(t, "True"))).await?;
+    story.change("near", json!({"spec": {"suspend": false}})).await?;
+    let job = story.pending("near", "TopologyHeld").await?;
+    let message = job.status.and_then(|s| s.pending).map(|p| p.message).unwrap_or_default();
+    ensure!(message.contains(&format!("Topology {}", story.name)), "{message}");
+    // What asks for no level is not concerned.
+    story.submit("{name: anywhere, roles: [{replicas: 1}]}").await?;
+    story.running("anywhere", "1/1").await?;
+    story.never_had_pods("near")?;
+    story.delete("anywhere").await?;
+    for node in all {
+        let rack = node.split('-').nth(1).unwrap_or_default();
+        story.patch_node(node, json!({"metadata": {"labels": {"fabric.topograph.run/tier-0": rack}}})).await?;
+    }
+    wait::until(topologies, config(), "no longer Held", |all| all.values().any(|t| held(t, "False"))).await?;
+    story.running("near", "2/2").await?;
+    Ok(())
+}
+
+async fn an_mpi_job_of_another_size_gets_another_host_file(world: Arc<World>) -> Result<()> {
+    let story = Story::begin(&world, "an_mpi_job_of_another_size", Shape::new(1, 1, 2)).await?;
+    story.submit("{name: other, roles: [{replicas: 1}]}").await?;
+    story.running("other", "1/1").await?;
+    let roles = "[{name: launcher, replicas: 1, gpus: 0}, {name: worker, replicas: 2, minReplicas: 1}]";
+    story.submit(&format!("{{name: train, rendezvous: {{kind: Mpi}}, roles: {roles}}}")).await?;
+    story.running("train", "2/3").await?;
+    let hosts = || async {
+        let map = story.api::<ConfigMap>().get("train-hosts").await?;
+        Ok::<String, kube::Error>(map.data.into_iter().flatten().map(|(_, text)| text).collect())
+    };
+    let text = hosts().await?;
+    ensure!(text.lines().count() == 1, "{text}");
+    story.delete("other").await?;
+    story.gone("other").await?;
+    story.change("train", json!({"spec": {"suspend": true}})).await?;
+    story.phase("train", Phase::Suspended).await?;
+    story.change("train", json!({"spec": {"suspend": false}})).await?;
+    story.running("train", "3/3").await?;
+    let text = hosts().await?;
+    let lines: Vec<&str> = text.lines().collect();
+    ensure!(lines == ["train-worker-0.train slots=8", "train-worker-1.train slots=8"], "{text}");
     Ok(())
 }
