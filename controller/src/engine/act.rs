@@ -180,7 +180,7 @@ impl Engine {
     fn is_without_ground(&mut self, subject: &Subject, placement: &Placement) -> bool {
         let (key, job) = (&subject.key, &subject.job);
         let usable = self.world.volume_trouble(key, job).is_none() && self.world.may_mount(key, job, placement);
-        let usable = usable && self.world.level_doubted(job).is_none();
+        let usable = usable && self.world.level_doubted(key, job).is_none();
         if !usable {
             self.world.touch_job(key);
         }

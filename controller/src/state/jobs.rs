@@ -209,7 +209,7 @@ impl World {
     fn block(&mut self, key: &str, job: &TrainingJob, tried: Option<Held>, promised: bool) {
         let trouble = self.volume_trouble(key, job);
         // A promise stands through doubts; its start waits.
-        let doubted = if promised { None } else { self.level_doubted(job) };
+        let doubted = if promised { None } else { self.level_doubted(key, job) };
         if let Some(record) = self.records.get_mut(key) {
             record.blocked =
                 trouble.map(|t| Held { code: t.code, message: t.message, until: None }).or(tried).or(doubted);

@@ -69,21 +69,31 @@ impl World {
         }
     }
 
-    /// Why a job that needs a level waits: where the network has it, labels are doubted.
+    /// Why a job that needs a level waits: in every pool that has the level and nodes for it, labels are doubted.
     #[must_use]
-    pub fn level_doubted(&self, job: &TrainingJob) -> Option<Held> {
+    pub fn level_doubted(&self, key: &str, job: &TrainingJob) -> Option<Held> {
+        if !self.pools.pools().iter().any(|p| self.drift.is_doubted(&p.name)) {
+            return None;
+        }
         let slices = job.spec.roles.iter().filter_map(|r| r.slice.as_ref()).map(|s| s.within.as_str());
-        let levels = job.spec.topology.required.as_deref().into_iter().chain(slices);
-        levels.filter(|level| *level != NODE_LEVEL).find_map(|level| {
-            let has = |p: &&planner::topology::PoolSpec| p.levels.iter().any(|l| &*l.name == level);
-            let mut pools = self.pools.pools().iter().filter(has).peekable();
-            let first = pools.peek()?.name.clone();
-            pools.all(|p| self.drift.is_doubted(&p.name)).then(|| {
-                let message = format!(
-                    "the labels of many nodes of Topology {first} changed at once and are doubted; what needs level {level} waits"
-                );
-                Held { code: Code::TopologyHeld, message, until: None }
-            })
+        let mut levels = job.spec.topology.required.as_deref().into_iter().chain(slices);
+        let level = levels.find(|level| *level != NODE_LEVEL)?;
+        let allowed = translate::PodAsk::of_ours(&self.effective_pod(key, job, 0)).ok()?.constraints;
+        let has_nodes = |row: usize| {
+            let of_pool = self.places.iter().filter(|(_, p)| p.path.pool == row);
+            of_pool.filter_map(|(name, _)| self.index.nodes.get(name)).any(|node| allowed.allows(node))
+        };
+        let pools = self.pools.pools().iter().enumerate();
+        let has = |(row, p): &(usize, &planner::topology::PoolSpec)| {
+            p.levels.iter().any(|l| &*l.name == level) && has_nodes(*row)
+        };
+        let mut pools = pools.filter(has).map(|(_, pool)| pool).peekable();
+        let first = pools.peek()?.name.clone();
+        pools.all(|p| self.drift.is_doubted(&p.name)).then(|| {
+            let message = format!(
+                "the labels of many nodes of Topology {first} changed at once and are doubted; what needs level {level} waits"
+            );
+            Held { code: Code::TopologyHeld, message, until: None }
         })
     }
 
