@@ -99,6 +99,12 @@ impl Drift {
         self.pools.get(name).is_some_and(|p| p.doubt.is_some())
     }
 
+    /// Whether any pool's labels are doubted.
+    #[must_use]
+    pub fn has_doubts(&self) -> bool {
+        self.pools.values().any(|p| p.doubt.is_some())
+    }
+
     /// When the pools have to be looked at again although no label changes.
     #[must_use]
     pub fn due(&self) -> Option<Time> {

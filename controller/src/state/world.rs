@@ -227,7 +227,8 @@ impl World {
                 (Some(_), Some(node)) => self.places.get(name) != Some(&self.pools.place(node)),
                 _ => true,
             };
-            self.places_dirty |= moved;
+            // While labels are doubted, those that come back look as if nothing had moved.
+            self.places_dirty |= moved || self.drift.has_doubts();
             self.dirty_nodes.insert(name.clone());
             if moved || liveness_differs(before.as_deref(), after.as_deref()) {
                 let jobs: Vec<String> = self.index.pods_of_node(name).filter_map(|(_, p)| job_of_pod(p)).collect();
