@@ -1,8 +1,9 @@
-//! What a job gets when it is made and does not say: who made it, its queue, and that queue's defaults.
+//! What a job gets when it is made and does not say: who made it, its queue, that queue's defaults, and the finalizer that
+//! lets nothing of it be left behind. The controller sets it too where it is missing, which costs a write a job.
 
 use crate::world::World;
 use crds::Duration;
-use crds::names::annotations;
+use crds::names::{annotations, finalizers};
 use crds::v1alpha1::TrainingJob;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -45,6 +46,10 @@ impl Defaults {
         spec.queue = spec.queue.take().or(self.queue);
         spec.max_runtime = spec.max_runtime.or(self.max_runtime);
         spec.priority_class_name = spec.priority_class_name.take().or(self.priority_class_name);
+        let all = job.metadata.finalizers.get_or_insert_default();
+        if !all.iter().any(|f| f == finalizers::JOB) {
+            all.push(finalizers::JOB.to_owned());
+        }
     }
 
     /// The same as a JSON patch of the object as it was sent, which may hold fields that we do not know.
@@ -56,6 +61,11 @@ impl Defaults {
             add("/metadata/annotations", json!(BTreeMap::from([(annotations::USER, &self.user)])));
         } else {
             add(&format!("/metadata/annotations/{}", annotations::USER.replace('/', "~1")), json!(self.user));
+        }
+        match raw.pointer("/metadata/finalizers").and_then(Value::as_array) {
+            None => add("/metadata/finalizers", json!([finalizers::JOB])),
+            Some(all) if all.iter().any(|f| f == finalizers::JOB) => {}
+            Some(_) => add("/metadata/finalizers/-", json!(finalizers::JOB)),
         }
         if let Some(queue) = &self.queue {
             add("/spec/queue", json!(queue));
@@ -103,7 +113,14 @@ mod tests {
         let defaults = Defaults::of(&job, "alice", &mk_world());
         let paths: Vec<String> =
             defaults.patch(&raw).iter().map(|p| p["path"].as_str().expect("a path").to_owned()).collect();
-        assert_eq!(paths, ["/metadata/annotations", "/spec/queue", "/spec/maxRuntime", "/spec/priorityClassName"]);
+        let wanted = [
+            "/metadata/annotations",
+            "/metadata/finalizers",
+            "/spec/queue",
+            "/spec/maxRuntime",
+            "/spec/priorityClassName",
+        ];
+        assert_eq!(paths, wanted);
         defaults.apply(&mut job);
         assert_eq!(job.spec.queue.as_deref(), Some("a"));
         assert_eq!(job.spec.max_runtime, Some(Duration::from_hours(24)));
@@ -112,12 +129,30 @@ mod tests {
     }
 
     #[test]
+    fn a_finalizer_joins_those_that_are_there_and_only_once() {
+        let (job, mut raw) = mk_job(&json!({}), &Value::Null);
+        let on_finalizers = |raw: &Value| -> Vec<Value> {
+            let all = Defaults::of(&job, "alice", &mk_world()).patch(raw);
+            all.into_iter().filter(|p| p["path"].as_str().is_some_and(|p| p.contains("finalizers"))).collect()
+        };
+        raw["metadata"]["finalizers"] = json!(["example.com/other"]);
+        assert_eq!(
+            on_finalizers(&raw),
+            [json!({"op": "add", "path": "/metadata/finalizers/-", "value": finalizers::JOB})]
+        );
+        raw["metadata"]["finalizers"] = json!([finalizers::JOB]);
+        assert_eq!(on_finalizers(&raw), [json!(null); 0]);
+    }
+
+    #[test]
     fn nobody_submits_in_another_s_name_and_what_is_said_stays() {
         let spec = json!({"queue": "b", "maxRuntime": "1h", "priorityClassName": "low"});
         let (mut job, raw) = mk_job(&spec, &json!({"berth.dev/user": "bob"}));
         let defaults = Defaults::of(&job, "alice", &mk_world());
         let patch = defaults.patch(&raw);
-        assert_eq!(patch, [json!({"op": "add", "path": "/metadata/annotations/berth.dev~1user", "value": "alice"})]);
+        let user = json!({"op": "add", "path": "/metadata/annotations/berth.dev~1user", "value": "alice"});
+        let held = json!({"op": "add", "path": "/metadata/finalizers", "value": [finalizers::JOB]});
+        assert_eq!(patch, [user, held]);
         defaults.apply(&mut job);
         assert_eq!((translate::job::user(&job), job.spec.queue.as_deref()), ("alice", Some("b")));
     }
