@@ -78,7 +78,7 @@ impl World {
             return Ok(());
         }
         let waits = matches!(adopted.phase, Phase::Waiting(_));
-        let tried = if waits { self.look_up_probes(key, job, now) } else { None };
+        let tried = if waits { self.look_up_probes(key, job, now) } else { self.ask_no_more(key) };
         let promised = matches!(&adopted.phase, Phase::Waiting(w) if w.reservation.is_some());
         let shapes = self.shapes(key, job, now)?;
         let queue = translate::job::queue_name(job, self.annotations_of(job)).to_owned();

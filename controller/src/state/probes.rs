@@ -129,6 +129,14 @@ impl World {
         hold
     }
 
+    /// A job that has started is tried out by its start itself.
+    pub(super) fn ask_no_more(&mut self, key: &str) -> Option<Held> {
+        if let Some(record) = self.records.get_mut(key) {
+            record.unasked.clear();
+        }
+        None
+    }
+
     /// By role, what the answer to a dry run depends on.
     fn probe_keys(&mut self, key: &str, job: &TrainingJob) -> Vec<String> {
         let namespace = job.metadata.namespace.clone().unwrap_or_default();
