@@ -5,7 +5,7 @@ use crate::harness::World;
 use crate::job;
 use crate::wait::{self, Objects};
 use anyhow::{Context, Result, bail, ensure};
-use crds::v1alpha1::{BerthState, Phase};
+use crds::v1alpha1::{BerthState, Phase, Topology};
 use crds::{Berth, Queue, TrainingJob, names::labels};
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt};
@@ -80,6 +80,9 @@ impl Story {
         try_join_all(nodes.map(|node| async move { world.create(&node).await })).await?;
         story.topology().await?;
         story.queue(&story.name, queue).await?;
+        if shape.blocks * shape.racks * shape.nodes > 0 {
+            story.topology_is_ready().await?;
+        }
         Ok(story)
     }
 
@@ -99,6 +102,17 @@ impl Story {
         });
         let topology = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "Topology", "metadata": {"name": self.name}, "spec": spec});
         self.world.create(&topology).await.map(drop)
+    }
+
+    /// Until the controller has seen the story's nodes: before, they may still come, and nothing is called impossible.
+    async fn topology_is_ready(&self) -> Result<()> {
+        let ready = |topology: &Topology| {
+            let conditions = topology.status.iter().flat_map(|s| &s.conditions);
+            conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let all: Api<Topology> = Api::all(self.world.client.clone());
+        wait::until(all, only, "its Topology Ready", |all| all.values().any(&ready)).await.map(drop)
     }
 
     /// Makes a queue.
