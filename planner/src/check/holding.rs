@@ -37,16 +37,56 @@ pub(super) fn assumed(end: Time, now: Time, cycle: Span) -> Time {
     waits.map(|wait| Time(end.0.saturating_add(wait))).find(|at| *at > now).unwrap_or(Time::NEVER)
 }
 
-/// All holdings, in row order of the jobs.
-pub(super) fn all<'a>(snapshot: &Snapshot<'a>, cycle: Span, fates: &Fates<'a>) -> Vec<Holding<'a>> {
-    let mut holdings = Vec::new();
+/// All holdings: those that count in quotas, in row order of the jobs, and behind those that only take room on nodes.
+pub(super) struct Holdings<'a> {
+    all: Vec<Holding<'a>>,
+    counted: usize,
+}
+
+impl<'a> Holdings<'a> {
+    /// What nodes have room for.
+    pub(super) fn on_nodes(&self) -> &[Holding<'a>] {
+        &self.all
+    }
+
+    /// What quotas count: not what a gang leaves behind where it replaced a lost member.
+    pub(super) fn in_quotas(&self) -> &[Holding<'a>] {
+        &self.all[..self.counted]
+    }
+}
+
+/// All holdings.
+pub(super) fn all<'a>(snapshot: &Snapshot<'a>, cycle: Span, fates: &Fates<'a>) -> Holdings<'a> {
+    let (mut holdings, mut behind) = (Vec::new(), Vec::new());
     let mut fates = fates.iter().peekable();
     for (row, job) in snapshot.state.jobs() {
         while fates.next_if(|(at, _)| **at < row).is_some() {}
         let fate = fates.next_if(|(at, _)| **at == row).map(|(_, fate)| fate);
         of_job((snapshot.now, cycle), row, job, fate, &mut holdings);
+        behind.extend(left_behind(snapshot, row, job, fate));
     }
-    holdings
+    let counted = holdings.len();
+    holdings.append(&mut behind);
+    Holdings { all: holdings, counted }
+}
+
+/// Members that are lost for a gang that goes on without them hold their room until they are gone, at the earliest after
+/// the grace; those on lost nodes block nothing.
+fn left_behind<'a>(snapshot: &Snapshot<'a>, row: JobIdx, job: &'a Job, fate: Option<&Fate<'a>>) -> Option<Holding<'a>> {
+    let (running, fate) = (job.running()?, fate?);
+    let after = fate.begin.map(|b| b.placement).or(fate.reshaped.filter(|_| fate.halt.is_none()))?;
+    let rank = |s: &Seat| job.spec.first_rank(usize::from(s.role)) + s.index;
+    let mut seats = beyond(&running.placement, after);
+    seats.retain(|s| running.lost.contains(&rank(s)) && !snapshot.state.node(s.node).lost);
+    let window = Window { from: Moment::found(snapshot.now), until: Moment::at(snapshot.now + job.spec.grace) };
+    (!seats.is_empty()).then_some(Holding {
+        job: row,
+        spec: &job.spec,
+        seats: Cow::Owned(seats),
+        window,
+        kind: Kind::Old,
+        counts: false,
+    })
 }
 
 fn of_job<'a>(
@@ -95,7 +135,7 @@ fn of_job<'a>(
                 Some((None, Some(after))) => {
                     push(Cow::Owned(common(before, after)), found, until, Kind::Old, true);
                     push(Cow::Owned(beyond(after, before)), found, until, Kind::Fresh, false);
-                    // A pod stuck on a dead node blocks nothing (decision 24).
+                    // The lost are told of on their own.
                     let rank = |s: &Seat| job.spec.first_rank(usize::from(s.role)) + s.index;
                     let mut gone = beyond(before, after);
                     gone.retain(|s| !running.lost.contains(&rank(s)));

@@ -78,9 +78,9 @@ fn judge(snapshot: &Snapshot<'_>, policy: &Policy, plan: &Plan, scope: Scope) ->
     promises::check(&case, &mut found);
     if scope == Scope::Everything || !case.fates.is_empty() {
         let holdings = holding::all(snapshot, policy.cycle, &case.fates);
-        let nodes = capacity::Nodes::of(&case, &holdings);
+        let nodes = capacity::Nodes::of(&case, holdings.on_nodes());
         nodes.check(&case, &mut found);
-        let queues = quota::Queues::of(&case, &holdings);
+        let queues = quota::Queues::of(&case, holdings.in_quotas());
         queues.check(&case, &mut found);
         lending::check(&case, &mut found);
         victims::check(&case, &nodes, &queues, &mut found);

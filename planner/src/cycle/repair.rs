@@ -85,6 +85,7 @@ impl Cycle<'_> {
             let ends = running.ends;
             self.ledger.release(job, &running.placement, HoldKind::Running);
             self.ledger.hold(job, &spec, &placement, HoldKind::Running, (Time(i64::MIN), ends), ends);
+            self.leave_behind(job, &running.placement, &placement);
             self.fates.insert(job, Fate::Resized { row: None, placement: placement.clone() });
             self.plan.actions.push(Action::Replace { job, swaps: moved, placement });
         } else {
@@ -100,6 +101,7 @@ impl Cycle<'_> {
             // The new window may reach into what a limit has promised others.
             let within = self.quota.fits(state, &spec, &after, now);
             if spec.grace == Span::ZERO && within && self.seats_are_free(&spec, &placement) {
+                self.leave_behind(job, &old, &placement);
                 self.start(job, placement);
             } else {
                 self.quota.add(state, spec.queue, ever, gone, &before);
@@ -107,6 +109,21 @@ impl Cycle<'_> {
                 self.ledger.hold(job, &spec, &old, HoldKind::Leaving, (Time(i64::MIN), gone_by), gone_by);
             }
         }
+    }
+
+    /// A member that is lost for its gang may still be on its way out, and its node has no room for others before it is
+    /// gone. On a node that is lost it blocks nothing.
+    fn leave_behind(&mut self, job: JobIdx, before: &Placement, after: &Placement) {
+        let spec = self.spec(job);
+        let stuck = self.state().on_living_nodes(before.without(after));
+        if stuck.is_empty() {
+            return;
+        }
+        let gone_by = self.now() + spec.grace;
+        self.ledger.hold(job, &spec, &stuck, HoldKind::Leaving, (Time(i64::MIN), gone_by), gone_by);
+        let gone = Ledger::assumed_end(gone_by, self.now(), self.policy.cycle);
+        self.quota.shed(self.state(), spec.queue, gone, &self.tally(&spec, &stuck));
+        self.wake_at(gone_by);
     }
 
     /// The same seats, but for those on nodes that take no pods any more.

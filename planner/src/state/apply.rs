@@ -16,7 +16,14 @@ impl ClusterState {
             Action::Start { job, placement, ends, guaranteed, .. } => {
                 let placement = placement.clone();
                 let (ends, guaranteed) = (*ends, *guaranteed);
+                // A gang that restarts at once may leave a member behind.
+                let leaving = self.job(*job).and_then(|j| match &j.phase {
+                    Phase::Leaving(l) => Some((l.placement.without(&placement), l.gone_by)),
+                    _ => None,
+                });
+                let behind = leaving.map(|(seats, gone_by)| (self.on_living_nodes(seats), gone_by));
                 self.update_job(*job, now, |j| {
+                    j.shedding.extend(behind.filter(|(seats, _)| !seats.is_empty()));
                     let (firm, private_start) = match &j.phase {
                         Phase::Waiting(w) => (!w.postponed.eq(&Span::ZERO), w.private_start),
                         _ => (false, None),
@@ -67,7 +74,11 @@ impl ClusterState {
             Action::Resize { job, placement, .. } => self.apply_resize(*job, placement, now),
             Action::Replace { job, swaps, placement } => {
                 let placement = placement.clone();
+                let running = self.job(*job).and_then(Job::running);
+                let behind = running.map(|r| self.on_living_nodes(r.placement.without(&placement)));
                 self.update_job(*job, now, |j| {
+                    let gone_by = now + j.spec.grace;
+                    j.shedding.extend(behind.filter(|seats| !seats.is_empty()).map(|seats| (seats, gone_by)));
                     if let Phase::Running(r) = &mut j.phase {
                         r.placement = placement;
                         r.lost.retain(|rank| !swaps.iter().any(|(swapped, ..)| swapped == rank));
@@ -80,6 +91,12 @@ impl ClusterState {
                 }
             }
         }
+    }
+
+    /// The seats whose nodes are not lost.
+    pub(crate) fn on_living_nodes(&self, mut seats: Placement) -> Placement {
+        seats.seats.retain(|s| !self.node(s.node).lost);
+        seats
     }
 
     fn set_reservation(&mut self, job: JobIdx, now: Time, reservation: Option<Reservation>) {

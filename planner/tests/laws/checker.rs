@@ -384,6 +384,53 @@ fn a_replacement_is_for_a_lost_member_in_the_domain_in_use() {
     b.bad(vec![far], "OutsideDomainInUse");
 }
 
+#[test]
+fn a_lost_member_holds_its_room_until_it_is_gone_unless_its_node_is_lost_too() {
+    let mut b = one_queue();
+    let runner = b.running(&JobDraw { replaces: true, ..JobDraw::gang(2, 8) }, b.on(&[0, 1], 1), 950);
+    b.change(runner, |r| r.lost = vec![0]);
+    let placement = b.on(&[7, 1], 1);
+    let replaced = Action::Replace { job: runner, swaps: vec![(0, b.node(0), b.node(7))], placement };
+    b.good(vec![replaced.clone()]);
+    let job = b.waiting(&JobDraw::gang(1, 8));
+    b.bad(vec![replaced.clone(), b.start(job, b.on(&[0], 1))], "OverCapacity");
+    b.good(vec![replaced.clone(), b.start(job, b.on(&[2], 1))]);
+    // On a lost node it blocks nothing: what may not start there may not for the node's sake.
+    let own = b.state.node(b.node(0)).clone();
+    b.state.set_node(b.node(0), berth_planner::state::NodeState { lost: true, ..own });
+    b.bad(vec![replaced, b.start(job, b.on(&[0], 1))], "UnusableNode");
+}
+
+#[test]
+fn nobody_is_planned_into_the_room_of_a_lost_member_that_is_still_there() {
+    for replaces in [true, false] {
+        let mut b = one_queue();
+        let runner = b.running(&JobDraw { replaces, ..JobDraw::gang(2, 8) }, b.on(&[0, 1], 1), 950);
+        b.running(&JobDraw::gang(5, 8), b.on(&[2, 3, 4, 5, 6], 1), 950);
+        b.change(runner, |r| r.lost = vec![0]);
+        let job = b.waiting(&JobDraw::gang(1, 8));
+        let plan = berth_planner::plan(&b.state.at(b.now), &b.policy);
+        let starts = |j: JobIdx| plan.actions.iter().any(|a| matches!(a, Action::Start { job, .. } if *job == j));
+        let replaced = plan.actions.iter().any(|a| matches!(a, Action::Replace { .. }));
+        assert!(if replaces { replaced } else { starts(runner) }, "the gang goes on: {:?}", plan.actions);
+        assert!(!starts(job), "{:?}", plan.actions);
+        assert!(b.judge(&plan).is_empty(), "{:?}", b.judge(&plan));
+        for action in &plan.actions {
+            b.state.apply(action, b.now);
+        }
+        b.state.planned();
+        let again = berth_planner::plan(&b.state.at(b.now), &b.policy);
+        assert!(again.actions.is_empty(), "{:?}", again.actions);
+        // When it is gone, its room is anybody's.
+        b.now = t(1001);
+        b.state.settle_shedding(b.now);
+        b.state.note_freed();
+        let later = berth_planner::plan(&b.state.at(b.now), &b.policy);
+        let starts = later.actions.iter().any(|a| matches!(a, Action::Start { job: j, .. } if *j == job));
+        assert!(starts, "{:?}", later.actions);
+    }
+}
+
 // --- law 4 ---
 
 #[test]
