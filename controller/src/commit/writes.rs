@@ -45,7 +45,7 @@ pub struct Target {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Uid: a namesake is never touched.
+    /// Uid. Servers look at it only for built-in kinds: the owner must not let go of an object that it still writes to.
     pub uid: String,
 }
 

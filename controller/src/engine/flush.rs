@@ -6,9 +6,10 @@ use crate::commit::writes::{Kind, StatusWrite, Target};
 use crate::lifecycle::{has_started, look};
 use crate::state::FlightKind;
 use crate::status;
+use crds::names::finalizers;
 use crds::v1alpha1::{BerthState, BerthStatus, Phase, TrainingJob, TrainingJobStatus};
 use crds::{Berth, Code};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use planner::{Span, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,9 @@ impl Engine {
         let uid = record.uid.clone();
         if self.in_writing.contains(&uid) {
             return; // It is stale again when the write lands.
+        }
+        if is_let_go(&job.metadata, finalizers::JOB) {
+            return;
         }
         if let Some(flight) = &record.flight {
             let making = matches!(flight.kind, FlightKind::Start | FlightKind::Complete);
@@ -131,7 +135,7 @@ impl Engine {
         let Some(berth) = self.world.index.berths.get(&name).cloned() else { return };
         let Some(uid) = berth.metadata.uid.clone() else { return };
         let Some(record) = self.world.records.get(key) else { return };
-        if self.in_writing.contains(&uid) || record.flight.is_some() {
+        if self.in_writing.contains(&uid) || record.flight.is_some() || is_let_go(&berth.metadata, finalizers::BERTH) {
             return;
         }
         // Until Started every write counts; a Berth's figures can wait. Why its promise moved cannot: it may never start.
@@ -190,6 +194,12 @@ impl Engine {
         }
         status
     }
+}
+
+/// Whether an object goes and nothing of ours holds it any more: another may stand under its name by now, and nothing is
+/// told of it.
+fn is_let_go(metadata: &ObjectMeta, finalizer: &str) -> bool {
+    metadata.deletion_timestamp.is_some() && !metadata.finalizers.iter().flatten().any(|f| f == finalizer)
 }
 
 fn earliest(a: Option<crds::Timestamp>, b: Option<crds::Timestamp>) -> Option<crds::Timestamp> {

@@ -270,6 +270,10 @@ impl Engine {
             }
             None => {
                 self.stale.insert(key.to_owned());
+                let going = self.world.index.jobs.get(key).is_some_and(|j| j.metadata.deletion_timestamp.is_some());
+                if going {
+                    self.world.touch_job(key);
+                }
             }
         }
     }

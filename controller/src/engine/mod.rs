@@ -267,10 +267,20 @@ impl Engine {
                 self.launch(key, kind, *operation, before.map(|b| *b), now);
                 self.assume_stopping(key, kind, now);
             }
+            // A namesake may come the moment that we let go, and a status on its way would land on it: a real API server
+            // does not look at the uid in one. The job is looked at again when the write lands.
+            Step::Finalizers(_) if self.is_being_told(key) => {}
             Step::Finalizers(all) => self.launch_finalizers(key, all),
             Step::Delete => self.launch_delete_job(key),
             Step::Prune(berth) => self.launch_prune(key, &berth),
         }
+    }
+
+    /// Whether a status of a job, or of a Berth of it, is on its way.
+    fn is_being_told(&self, key: &str) -> bool {
+        let on_its_way = |uid: &String| self.in_writing.contains(uid);
+        let mut berths = self.world.index.berths_of_job(key).filter_map(|b| b.metadata.uid.as_ref());
+        self.world.records.get(key).is_some_and(|r| on_its_way(&r.uid)) || berths.any(on_its_way)
     }
 
     /// Remembers since when a gang lacks members.

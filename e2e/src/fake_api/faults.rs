@@ -28,9 +28,11 @@ pub enum Fault {
     Reset,
     /// Done much later than anybody waits.
     Slow,
+    /// Done and answered, some seconds later: others overtake it.
+    Late,
 }
 
-/// All of them, in the order of tables.
+/// Those of the sweep's table, in its order.
 pub const FAULTS: [Fault; 11] = [
     Fault::CrashBefore,
     Fault::CrashAfter,
@@ -61,6 +63,7 @@ impl Fault {
             Self::Timeout => "504",
             Self::Reset => "reset",
             Self::Slow => "slow",
+            Self::Late => "late",
         }
     }
 }

@@ -28,6 +28,8 @@ type Answer = Response<UnsyncBoxBody<Bytes, BodyError>>;
 
 /// A call that nobody waits for any more, but that the server still carries out.
 const SLOW: Duration = Duration::from_secs(15);
+/// Well within everybody's patience.
+const LATE: Duration = Duration::from_secs(4);
 
 /// Told of every change right when it is made, and of every call.
 pub trait Audit: Send {
@@ -327,6 +329,10 @@ impl Line {
             }
             Fault::Slow => {
                 tokio::time::sleep(SLOW).await;
+                None
+            }
+            Fault::Late => {
+                tokio::time::sleep(LATE).await;
                 None
             }
             _ => None,

@@ -53,6 +53,8 @@ pub struct Ledger {
     leaks: BTreeMap<String, i64>,
     fenced: u64,
     verbs: BTreeMap<(String, &'static str), u64>,
+    /// As the server counts them.
+    misled: u64,
 }
 
 impl Ledger {
@@ -69,6 +71,7 @@ impl Ledger {
             leaks: BTreeMap::new(),
             fenced: 0,
             verbs: BTreeMap::new(),
+            misled: 0,
         }
     }
 
@@ -464,7 +467,12 @@ impl Audit {
 
 impl Auditor for Audit {
     fn changed(&mut self, change: &Change, server: &Server, now: Timestamp) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).change(change, &server.store, now);
+        let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut ledger.misled, server.misled) < server.misled {
+            let (kind, name) = (change.key.kind, &change.key.name);
+            ledger.violate(now, "I4", &format!("{kind} {name} was told the status of an earlier one of its name"));
+        }
+        ledger.change(change, &server.store, now);
     }
 
     fn called(&mut self, line: &str, call: &Call, fault: Option<Fault>, code: u16, now: Timestamp) {

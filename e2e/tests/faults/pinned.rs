@@ -110,6 +110,27 @@ fn a_gang_that_may_not_be_repaired_is_gone() {
 }
 
 #[test]
+fn a_status_on_its_way_never_reaches_a_job_made_anew_under_the_name() {
+    for (call, lives_s) in (0..24).flat_map(|call| [1, 3, 10].map(|s| (call, s))) {
+        run(async {
+            let world = World::new(7);
+            world.furnish(4);
+            world.replicas.start("r0");
+            world.pass(3).await;
+            world.arm(Faults::at([(call, Fault::Late)]));
+            world.create(&job("{name: j, roles: [{replicas: 3}]}"));
+            world.pass(lives_s).await;
+            let key = Key { kind: "TrainingJob", namespace: TEAM.into(), name: "j".into() };
+            world.delete(&key);
+            assert!(world.until(300, |s| s.get(&key).is_none()).await, "call {call}: {}", world.ledger().story());
+            world.create(&job("{name: j, roles: [{replicas: 3}]}"));
+            assert!(world.until(300, |s| ready(s, "j") == "3/3").await, "call {call}: {}", world.ledger().story());
+            is_fine(&world);
+        });
+    }
+}
+
+#[test]
 fn a_namespace_that_is_deleted_while_a_gang_starts_ends_empty() {
     for after_ms in (0..140).step_by(20) {
         run(async {
