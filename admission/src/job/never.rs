@@ -269,7 +269,7 @@ fn may_still_come(job: &TrainingJob, world: &World) -> Option<String> {
         None | Some(NODE_LEVEL) => true,
         Some(level) => t.spec.effective_levels().iter().any(|l| l.name == level),
     };
-    world.topologies().filter(|(_, t)| has_level(t)).find_map(|(name, topology)| {
+    world.topologies().filter(|(_, t)| has_level(t) && !rules_out(job, t)).find_map(|(name, topology)| {
         let pool = capacity.tree.pools().iter().find(|p| &*p.name == name);
         let nodes = pool.map_or(0, |p| capacity.tree.domain(p.root).node_count());
         match topology {
@@ -278,6 +278,16 @@ fn may_still_come(job: &TrainingJob, world: &World) -> Option<String> {
             _ if nodes == 0 => Some(format!("Topology \"{name}\" has no nodes yet")),
             _ => None,
         }
+    })
+}
+
+/// Whether no node of a Topology's pool, whatever comes, can have the labels that some role of the job asks for.
+fn rules_out(job: &TrainingJob, topology: &Topology) -> bool {
+    let of_pool = topology.spec.nodes.as_ref().and_then(|n| n.match_labels.as_ref());
+    let Some(of_pool) = of_pool else { return false };
+    job.spec.roles.iter().filter(|role| role.floor() > 0).any(|role| {
+        let wanted = role.template.spec.iter().filter_map(|s| s.node_selector.as_ref()).flatten();
+        wanted.into_iter().any(|(label, value)| of_pool.get(label).is_some_and(|theirs| theirs != value))
     })
 }
 
