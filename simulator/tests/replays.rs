@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // the lints are for code outside tests
 
 use berth_simulator::brain::Brain;
-use berth_simulator::replay::options::{BackfillRule, OrderRule, ReplayOptions};
+use berth_simulator::replay::options::{BackfillRule, OrderRule, QueueRule, ReplayOptions};
 use berth_simulator::replay::{ReplayReport, replay};
 use berth_simulator::trace::Format;
+use planner::Span;
 use std::path::PathBuf;
 
 /// A log's path; says so where it is missing.
@@ -84,4 +85,29 @@ fn easy_on_lublin_2_and_kit_is_within_a_thousandth() {
 #[test]
 fn kept_conservative_on_lublin_2_is_within_a_thousandth() {
     table("lublin-2.swf", Format::Swf, 256, BackfillRule::Conservative, [9_659.3, 127_507.0, 239.57]);
+}
+
+#[test]
+fn a_queue_alone_is_easy_however_the_shared_cluster_lends_and_nobody_is_later_than_alone() {
+    let Some(trace) = log("philly.csv") else { return };
+    let of = |depth| {
+        let options = ReplayOptions {
+            capacity: Some(640),
+            queues: QueueRule::ByVc,
+            quota_floor: true,
+            half_life: Span::ZERO,
+            depth,
+            slice: Some((0, 4_000)),
+            ..ReplayOptions::of(trace.clone(), Format::Philly)
+        };
+        run(&options)
+    };
+    let (promising, lending) = (of(None), of(Some(0)));
+    let alone = |report: &ReplayReport| -> Vec<Option<f64>> {
+        report.per_queue.values().map(|q| q.private_mean_delay_s).collect()
+    };
+    assert_eq!(alone(&promising), alone(&lending));
+    assert!(alone(&lending).iter().flatten().any(|delay| *delay > 0.0), "somebody waits alone");
+    assert_eq!((promising.jobs_later_than_private, lending.jobs_later_than_private), (Some(0), Some(0)));
+    assert!(lending.mean_delay_s <= promising.mean_delay_s);
 }

@@ -31,6 +31,8 @@ pub(crate) fn measure(traces: &Traces, figures: &mut Figures) -> Result<()> {
             capacity: Some(capacity),
             queues: QueueRule::ByVc,
             quota_floor: true,
+            // Free room is lent to the first that fit, as in the simulation that the marks come from.
+            depth: Some(0),
             half_life: Span::ZERO,
             checkpoint: checkpoint.map(Span::from_secs),
             ..traces.options("philly.csv")

@@ -1,7 +1,7 @@
 //! Why a figure misses its mark and what was tried: shown in the table beside it, and only while it misses.
 
 /// Part of a figure's name, and what is to be said.
-const WHY: [(&str, &str); 9] = [
+const WHY: [(&str, &str); 7] = [
     (
         "SJF + EASY",
         "the reference forgets the head's date when a shorter job arrives; a promise of ours stands, and a shorter job may \
@@ -16,12 +16,6 @@ const WHY: [(&str, &str); 9] = [
         "every plan is checked and every event goes through the whole planner; the profile is flat (checker 13 %, the \
          contest of queues 6 %, allocation 20 %)",
     ),
-    (
-        "no checkpoints: mean delay",
-        "the head of each queue holds a promise that lent room must not delay; without any (--depth 0) it is 20,356 s at \
-         640 GPUs, but then 440 jobs end later than alone, which is not yet understood",
-    ),
-    ("every 30 min: mean delay", "as without checkpoints"),
     ("work lost to stops", "victims are stopped for a private start that is due, cheapest domain first"),
 ];
 

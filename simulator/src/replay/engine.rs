@@ -136,11 +136,7 @@ impl<'a> Engine<'a> {
         let mut private = PrivateSchedules::new();
         if policy.private_schedules {
             for queue in &queues {
-                let mut rules = PrivateRules::of(state.queue(*queue));
-                if let Some(rules) = rules.as_mut().filter(|r| r.backfill == Backfill::Depth(0)) {
-                    rules.backfill = Backfill::Depth(1);
-                }
-                private.set_queue(*queue, rules, Time(i64::MIN));
+                private.set_queue(*queue, PrivateRules::of(state.queue(*queue)), Time(i64::MIN));
             }
             private.set_frozen(!guarantees_covered(&state), Time(i64::MIN));
         }

@@ -77,13 +77,16 @@ pub fn replay(
     let parts = usize::from(compare || options.partitioned) + usize::from(!options.partitioned) * orders as usize;
     let all = load.jobs.len() * parts;
     let mut before = 0;
-    let mut step = |load: &Workload, state: ClusterState, unit: ResourceIdx| {
+    // A queue alone is EASY at least, also where the shared cluster lends its room without promises.
+    let for_one = ReplayOptions { depth: options.depth.map(|depth| depth.max(1)), ..options.clone() };
+    let mut step = |load: &Workload, state: ClusterState, unit: ResourceIdx, alone: bool| {
+        let options = if alone { &for_one } else { options };
         let outcomes = Engine::new(load, options, brain, state, unit).run(&mut |done| progress(before + done, all));
         before += load.jobs.len();
         outcomes
     };
     if options.partitioned {
-        let alone = private(&load, &mut step);
+        let alone = private(&load, &mut |load, state, unit| step(load, state, unit, true));
         let joined = join(&load, alone);
         let report = ReplayReport::of(&load, &joined, capacity);
         return Ok(Replayed { report, moments: joined.moments, capacity, faults: joined.faults });
@@ -98,10 +101,10 @@ pub fn replay(
             Some(map) => cluster::mapped(&mut state, map, options, shuffle),
             None => cluster::pool(&mut state, capacity),
         };
-        let outcomes = step(&load, state, unit);
+        let outcomes = step(&load, state, unit, false);
         let mut report = ReplayReport::of(&load, &outcomes, capacity);
         if compare {
-            let alone = private(&load, &mut step);
+            let alone = private(&load, &mut |load, state, unit| step(load, state, unit, true));
             report.compare_private(&load, &outcomes, &alone);
         }
         reports.push(report);
